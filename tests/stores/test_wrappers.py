@@ -130,19 +130,6 @@ def test_a_recording_lists_the_requests_of_an_operation() -> None:
     assert [key for call in store.calls for key in call.keys] == ["c/1"]
 
 
-def test_a_fault_reaches_the_reader_and_is_not_a_fill_value() -> None:
-    memory = MemoryStore()
-    oz.create_array(memory, data=np.arange(6), chunks=(2,))
-
-    def fault(operation: str, key: str) -> Exception | None:
-        return StoreError("connection reset") if key == "c/1" else None
-
-    array = oz.open(FaultyStore(memory, fault))
-    assert array[:2].tolist() == [0, 1]
-    with pytest.raises(OSError, match="connection reset"):
-        array[...]
-
-
 # The cache
 
 

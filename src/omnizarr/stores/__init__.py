@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from omnizarr import registry
 from omnizarr.stores.base import Entry, Range, SetsIf, Store, Versioned
-from omnizarr.stores.identity import check_disjoint, overlap, same_storage, storage_identity
+from omnizarr.stores.identity import check_disjoint, overlap, storage_identity
 from omnizarr.stores.local.store import DirectoryStore, LocalStore, NestedDirectoryStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import (

@@ -40,17 +40,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import (
-    Any,
-    Literal,
-    NamedTuple,
-    Protocol,
-    Self,
-    TypeAlias,
-    TypeVar,
-    overload,
-    runtime_checkable,
-)
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from omnizarr import registry
@@ -281,12 +271,6 @@ def flat(value: Bytes) -> bytes | memoryview:
     return view.cast("B") if view.nbytes else b""
 
 
-@overload
-def value_digest(value: None) -> None: ...
-@overload
-def value_digest(value: Bytes) -> str: ...
-@overload
-def value_digest(value: Bytes | None) -> str | None: ...
 def value_digest(value: Bytes | None) -> str | None:
     """Return a digest of a value, as a generation for databases that have none; None of None."""
     return None if value is None else blake2b(value, digest_size=16).hexdigest()

@@ -27,6 +27,7 @@ from omnizarr.stores.base import (
     redact_urls,
 )
 from omnizarr.stores.byte_ranges import Speed, fetch_many
+from omnizarr.stores.local.atomic_files import remove_empty
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
 
@@ -220,13 +221,8 @@ class FsspecStore(ListedStore):
 
     def _remove_empty(self, path: str) -> None:
         """Remove empty folders of a local disk, since a value may get their name."""
-        if not self._is_local:
-            return
-        while len(path := path.rpartition("/")[0]) > len(self.path):
-            try:
-                os.rmdir(path)
-            except OSError:
-                return
+        if self._is_local:
+            remove_empty(path, self._start)
 
     # Listing
 

@@ -306,7 +306,10 @@ class HTTPStore(Closeable):
             return None, None
         validator = _validator(response)
         if status == 416 and ranged and range is not None:
-            return _empty_after_end(response, range), validator
+            size = _sent_range(response)[2]
+            if size is not None and (range.start < size if range.start >= 0 else size > 0):
+                raise TransientError(f"{_range_header(range)!r} of {size} bytes is refused")
+            return b"", validator
         if status in (401, 403):
             raise StoreError(
                 f"access is denied (status {status}); where that means a missing key, give"
@@ -443,14 +446,6 @@ def _check_part(response: Any, body: bytes, range: Range) -> None:
             f"{len(body)} bytes came as {response.headers.get('Content-Range')!r} where"
             f" {_range_header(range)!r} was requested"
         )
-
-
-def _empty_after_end(response: Any, range: Range) -> bytes:
-    """Return b"" for a refused range (416) after the end of the value; else raise."""
-    size = _sent_range(response)[2]
-    if size is not None and (range.start < size if range.start >= 0 else size > 0):
-        raise TransientError(f"{_range_header(range)!r} of {size} bytes is refused (status 416)")
-    return b""
 
 
 def _validator(response: Any) -> str | None:

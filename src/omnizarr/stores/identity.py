@@ -55,11 +55,6 @@ def storage_identity(store: Store, prefix: str = "") -> StorageIdentity:
     return inside((type(store).__qualname__, ObjectIdentity(store)), prefix)
 
 
-def same_storage(one: Store, other: Store) -> bool:
-    """Return True if two stores hold the same values, however they are reached."""
-    return storage_identity(one)[0] == storage_identity(other)[0]
-
-
 def check_disjoint(
     source: Store, target: Store, remedy: str = "; give another destination"
 ) -> None:

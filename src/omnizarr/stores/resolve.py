@@ -29,7 +29,7 @@ from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import check_key, check_offset, check_writable
-from omnizarr.stores.references import REFERENCE_ENDINGS, is_references
+from omnizarr.stores.references import REFERENCE_ENDINGS, WEB, is_references
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):(/?)")  # one letter is a Windows drive
 _memories: dict[str, dict[str, bytes]] = {}
@@ -69,7 +69,6 @@ registry.register("store", "icechunk", _ICECHUNK)
 registry.register("store_adapter", "zarr-python", "omnizarr.interop.zarr.zarr_python:from_zarr")
 
 _PARTIAL = ("get_partial_values", "set_partial_values", "erase_values")
-_WEB = re.compile("https?://", re.IGNORECASE)
 _ARCHIVE_ENDINGS = (".zip", ".ozx")
 _ARCHIVE = re.compile(r"zip::|.*\.(zip|ozx)/?\Z", re.IGNORECASE | re.DOTALL)
 _ENDINGS = _ARCHIVE_ENDINGS + REFERENCE_ENDINGS  # of what is not a plain folder
@@ -166,7 +165,7 @@ def options_for_two(
 
 def is_archive(text: str) -> bool:
     """Return True if a path or URL names a ZIP file, by its ending or ``zip::`` in front."""
-    if _WEB.match(text):
+    if WEB.match(text):
         text = text.partition("?")[0]
     return bool(_ARCHIVE.match(text)) and not text.startswith("zip://") and not os.path.isdir(text)
 
@@ -180,10 +179,10 @@ def _archive(text: str, read_only: bool, options: Mapping[str, Any] | None) -> S
         path = text if scheme is None else str(LocalStore.from_url(text).root)
         found: Store = kind(path, mode="r" if read_only else "a")
     else:
-        path, question, query = text.partition("?") if _WEB.match(text) else (text, "", "")
+        path, question, query = text.partition("?") if WEB.match(text) else (text, "", "")
         parent, _, name = path.rpartition("/")
         outer = resolve(parent + question + query, read_only=True, storage_options=options)
-        found = kind.inside(outer, unquote(name) if _WEB.match(text) else name)
+        found = kind.inside(outer, unquote(name) if WEB.match(text) else name)
     return found
 
 

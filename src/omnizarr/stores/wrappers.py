@@ -33,13 +33,6 @@ from omnizarr.stores.base import (
 from omnizarr.stores.identity import StorageIdentity, key_digest, storage_identity, unique_key
 from omnizarr.stores.leases import Lease
 from omnizarr.stores.memory import MemoryStore
-from omnizarr.stores.operations import (
-    can_list,
-    check_key,
-    check_prefix,
-    check_writable,
-    list_prefix,
-)
 from omnizarr.stores.resolve import resolve
 
 T = TypeVar("T")
@@ -115,17 +108,17 @@ class WrapperStore(Closeable):
         return run()
 
     def _check(self, *keys: str) -> None:
-        check_writable(self)
+        operations.check_writable(self)
         for key in keys:
-            check_key(key)
+            operations.check_key(key)
 
     def _pass_on(self, operation: str, key: str, *args: Any) -> Any:
         """Call the method of the inner store for one key."""
-        inside, method = self._to_inner(check_key(key)), getattr(self.inner, operation)
+        inside, method = self._to_inner(operations.check_key(key)), getattr(self.inner, operation)
         return self._call(operation, [key], lambda: method(inside, *args))
 
     def _change(self, operation: str, key: str, *args: Any) -> Any:
-        check_writable(self)
+        operations.check_writable(self)
         return self._pass_on(operation, key, *args)
 
     # Reading
@@ -144,12 +137,12 @@ class WrapperStore(Closeable):
         return found
 
     def _get_together(self, requests: Requests, get: Callable[[Requests], T]) -> T:
-        asked = [(check_key(key), range) for key, range in requests]
+        asked = [(operations.check_key(key), range) for key, range in requests]
         inside = [(self._to_inner(key), range) for key, range in asked]
         return self._call("get_many", [key for key, _ in asked], lambda: get(inside))
 
     def _sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        asked = [check_key(key) for key in keys]
+        asked = [operations.check_key(key) for key in keys]
         inside = [*map(self._to_inner, asked)]
         found = self._call("sizes", asked, lambda: operations.sizes(self.inner, inside))
         return {self._from_inner(key): size for key, size in found.items()}
@@ -183,8 +176,8 @@ class WrapperStore(Closeable):
         self._change("erase", key)
 
     def _erase_prefix(self, prefix: str) -> None:
-        check_writable(self)
-        check_prefix(prefix)
+        operations.check_writable(self)
+        operations.check_prefix(prefix)
         inside = self._to_inner(prefix)
         self._call("erase_prefix", [prefix], lambda: operations.erase_prefix(self.inner, inside))
 
@@ -194,7 +187,7 @@ class WrapperStore(Closeable):
     def _lock_keys(
         self, prefix: str, keys: Iterable[str], kind: LockKind
     ) -> AbstractContextManager[None]:
-        check_writable(self)
+        operations.check_writable(self)
         return operations.lock(self.inner, self._to_inner(prefix), map(self._to_inner, keys), kind)
 
     # Listing
@@ -211,7 +204,7 @@ class WrapperStore(Closeable):
 
     def _pages(self, prefix: str, listed: Callable[[Store, str], Iterator[T]]) -> Iterator[T]:
         """Yield what the inner store lists, with one call for each page."""
-        check_prefix(prefix)
+        operations.check_prefix(prefix)
         found = listed(self.inner, self._to_inner(prefix))
         page: list[T] | None = None
         while page is None or len(page) == _PAGE:
@@ -219,7 +212,7 @@ class WrapperStore(Closeable):
             yield from page
 
     def _list_dir(self, prefix: str) -> tuple[Names, Names]:
-        check_prefix(prefix)
+        operations.check_prefix(prefix)
         inside = self._to_inner(prefix)
         keys, prefixes = self._call(
             "list_dir", [prefix], lambda: operations.list_dir(self.inner, inside)
@@ -255,7 +248,7 @@ class PrefixStore(WrapperStore):
     def __init__(self, inner: Store, prefix: str, *, read_only: bool | None = None) -> None:
         super().__init__(inner, read_only=read_only)
         self.prefix = prefix.rstrip("/") + "/" if prefix else ""
-        check_prefix(self.prefix)
+        operations.check_prefix(self.prefix)
 
     def _to_inner(self, key: str) -> str:
         return self.prefix + key
@@ -400,14 +393,16 @@ class CacheStore(WrapperStore):
         self.validate = validate
         self._lock = fork.lock()
         self._lengths: OrderedDict[str, int] = OrderedDict()  # least recently used first
-        for name in list_prefix(self.cache, "") if can_list(self.cache) else ():
+        for name in (
+            operations.list_prefix(self.cache, "") if operations.can_list(self.cache) else ()
+        ):
             digest, _, size = name.partition("-")
             if size.isdecimal():
                 self._lengths[digest] = int(size)
         self._used = sum(self._lengths.values())
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
-        check_key(key)
+        operations.check_key(key)
         if self.validate:
             return self._get_versioned(key, range)[0]
         digest = self._digest(key, range, "")

@@ -15,9 +15,8 @@ import pytest
 from omnizarr import stores
 from omnizarr.errors import StoreError
 from omnizarr.storage import LocalStore
-from omnizarr.stores import DirectoryStore, Range, Store
+from omnizarr.stores import DirectoryStore, Store
 from omnizarr.stores.local import atomic_files
-from omnizarr.stores.local import store as local
 
 
 @pytest.fixture
@@ -190,18 +189,3 @@ def test_keys_are_listed_in_the_order_of_other_stores(store: LocalStore) -> None
     assert [entry.key for entry in store.list_entries("a/")] == sorted(
         key for key in keys if key.startswith("a/")
     )
-
-
-@pytest.mark.parametrize("error", [errno.EACCES, errno.EIO])
-def test_a_failed_read_is_an_error_and_not_an_absent_key(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch, error: int
-) -> None:
-    store.set("a/k", b"x")
-    broken = fail(OSError(error, os.strerror(error)))
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", broken)
-        patch.setattr(local, "_read_whole", None)
-        for part in (None, Range(0, 1)):
-            with pytest.raises(StoreError, match=f"cannot read .*a/k.*{os.strerror(error)}"):
-                store.get("a/k", part)
-    assert store.get("a/k") == b"x"

@@ -274,16 +274,6 @@ def test_stores_of_one_path_share_unfinished_archives(tmp_path: Path) -> None:
     assert read_back(tmp_path / "x.zip") == {"k": b"1", "l": b"2", "m": b"3"}
 
 
-def test_an_array_in_a_new_archive_can_be_opened_at_once(tmp_path: Path) -> None:
-    path = str(tmp_path / "x.zip")
-    made = oz.create_array(path, data=np.arange(10), chunks=(3,))
-    assert oz.open(path)[...].tolist() == list(range(10))
-    made[0] = 7
-    assert oz.open(path)[0] == 7
-    del made
-    assert set(read_back(Path(path))) == {"zarr.json", "c/0", "c/1", "c/2", "c/3"}
-
-
 def test_an_archive_is_completed_when_the_program_ends(tmp_path: Path) -> None:
     code = (
         "import omnizarr as oz, numpy as np\n"

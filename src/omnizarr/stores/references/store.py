@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -40,7 +39,7 @@ from omnizarr.stores.base import (
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, is_key
-from omnizarr.stores.references import PREFIX
+from omnizarr.stores.references import PREFIX, SCHEME
 from omnizarr.stores.references.document import (
     ZMETADATA,
     Document,
@@ -50,7 +49,6 @@ from omnizarr.stores.references.document import (
 from omnizarr.stores.resolve import resolve
 from omnizarr.stores.wrappers import close_store
 
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")  # one letter is a Windows drive
 _ALIASES = {"s3a": "s3", "gcs": "gs", "local": "file"}
 # Stores that are files or chains themselves: no part of them is a target.
 _NOT_FILES = {"zip", "sqlite", "lmdb", "redis", "rediss", "unix", "reference", "simplecache",
@@ -72,7 +70,7 @@ class TargetPlace(NamedTuple):
         """Parse a path or URL; only web URLs have a query, other names may be anything."""
         scheme = _scheme(url)
         if scheme == "file":
-            path = os.path.realpath(_file_path(url) if _SCHEME.match(url) else url)
+            path = os.path.realpath(_file_path(url) if SCHEME.match(url) else url)
             return cls(scheme, "", path.replace(os.sep, "/").rstrip("/"))
         if scheme in ("http", "https"):
             parts = urlsplit(url)
@@ -89,7 +87,7 @@ class TargetPlace(NamedTuple):
 
 
 def _scheme(url: str) -> str:
-    match = _SCHEME.match(url)
+    match = SCHEME.match(url)
     scheme = "file" if match is None else match[1].lower()
     return _ALIASES.get(scheme, scheme)
 
@@ -171,7 +169,7 @@ class Targets:
             raise TargetError(
                 f"the target {url!r} of {key!r} is a chain of URLs or has a NUL; neither is read"
             )
-        scheme, has_scheme, home = _scheme(url), _SCHEME.match(url) is not None, self._home
+        scheme, has_scheme, home = _scheme(url), SCHEME.match(url) is not None, self._home
         if has_scheme and scheme != "file" and (scheme in _NOT_FILES or "://" not in url):
             raise TargetError(f"the target {shown_url(url)!r} of {key!r} is no URL of a file")
         relative = not has_scheme and not os.path.isabs(url)

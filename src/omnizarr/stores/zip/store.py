@@ -34,14 +34,6 @@ from omnizarr.stores.base import (
     flat,
     split_path,
 )
-from omnizarr.stores.operations import (
-    check_key,
-    check_prefix,
-    check_writable,
-    is_key,
-    named,
-    translated_errors,
-)
 from omnizarr.stores.zip.archive import (
     Archive,
     ByteSource,
@@ -111,7 +103,7 @@ class ZipStore(ListedStore):
     def inside(cls, store: Store, key: str) -> ZipStore:
         """Return the archive that is the value of a key of a store, read-only."""
         made = cls(key)
-        made.path, made.inner = check_key(key), store
+        made.path, made.inner = operations.check_key(key), store
         return made
 
     @classmethod
@@ -122,7 +114,7 @@ class ZipStore(ListedStore):
     # Opening
 
     def _write(self, mode: str = "a") -> Archive:
-        check_writable(self)
+        operations.check_writable(self)
         if self._archive is None:
             self._archive = Archive.at(self.path, mode, deflate=self.compression == DEFLATED)
             self._finish = weakref.finalize(self, self._archive.finish)
@@ -133,7 +125,7 @@ class ZipStore(ListedStore):
     @contextmanager
     def _using(self, verb: str, what: str) -> Iterator[None]:
         """Keep the file open, and translate errors of the system."""
-        with translated_errors(verb, what, self), self._usage:
+        with operations.translated_errors(verb, what, self), self._usage:
             yield
 
     def _live(self) -> tuple[ByteSource | None, dict[str, ZipEntry]]:
@@ -173,8 +165,8 @@ class ZipStore(ListedStore):
         return self._get_versioned([(key, range)])[0]
 
     def _get_versioned(self, requests: Requests) -> list[VersionedValue]:
-        asked = [(check_key(key), range) for key, range in requests]
-        with self._using("read", named(key for key, _ in asked)):
+        asked = [(operations.check_key(key), range) for key, range in requests]
+        with self._using("read", operations.named(key for key, _ in asked)):
             source, entries = self._live()
             found = [(entries.get(key), range) for key, range in asked]
             wanted = [(entry, range) for entry, range in found if entry is not None]
@@ -185,8 +177,8 @@ class ZipStore(ListedStore):
         ]
 
     def _entries(self, keys: Iterable[str]) -> dict[str, ZipEntry]:
-        asked = [*map(check_key, keys)]
-        with self._using("read", named(asked)):
+        asked = [*map(operations.check_key, keys)]
+        with self._using("read", operations.named(asked)):
             entries = self._live()[1]
         return {key: entries[key] for key in asked if key in entries}
 
@@ -199,15 +191,15 @@ class ZipStore(ListedStore):
     # Writing
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
-        check_writable(self)
-        for key, value in [(check_key(key), flat(value)) for key, value in values]:
+        operations.check_writable(self)
+        for key, value in [(operations.check_key(key), flat(value)) for key, value in values]:
             with self._using("write", key):
                 self._write().set(key, value)
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         """Store a value if the generation matches; only threads of this process can interfere."""
-        check_writable(self)
-        with self._using("write", check_key(key)):
+        operations.check_writable(self)
+        with self._using("write", operations.check_key(key)):
             archive = self._write()
             with archive.lock:
                 entry = archive.live.entries.get(key)
@@ -220,18 +212,18 @@ class ZipStore(ListedStore):
         self, prefix: str, keys: Iterable[str], kind: LockKind
     ) -> AbstractContextManager[None]:
         """Do nothing: no other process can write while this one does."""
-        check_writable(self)
+        operations.check_writable(self)
         return nullcontext()
 
     def erase(self, key: str) -> None:
-        check_writable(self)
+        operations.check_writable(self)
         if self._entries([key]):
             with self._using("erase", key):
                 self._write().erase([key])
 
     def erase_prefix(self, prefix: str) -> None:
-        check_writable(self)
-        check_prefix(prefix)
+        operations.check_writable(self)
+        operations.check_prefix(prefix)
         with self._using("erase", f"{prefix}…"):
             if self._live()[1]:
                 archive = self._write()
@@ -241,11 +233,11 @@ class ZipStore(ListedStore):
     # Listing
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        check_prefix(prefix)
+        operations.check_prefix(prefix)
         yield from operations.keys_below(self._keys(), prefix)
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
-        check_prefix(prefix)
+        operations.check_prefix(prefix)
         return operations.list_level(operations.scan_sorted(self._keys()), prefix)
 
     def _keys(self) -> Names:
@@ -253,7 +245,7 @@ class ZipStore(ListedStore):
             _, entries = self._live()
             version = (id(entries), self._archive.changes if self._archive else len(entries))
             if self._sorted[0] != version:
-                self._sorted = (version, sorted(filter(is_key, entries.copy())))
+                self._sorted = (version, sorted(filter(operations.is_key, entries.copy())))
             return self._sorted[1]
 
     # Finishing
@@ -277,7 +269,7 @@ class ZipStore(ListedStore):
         archive, self._archive, self._loaded = self._archive, None, None
         if archive is not None:
             self._finish.detach()
-            with translated_errors("write", "the directory", self):
+            with operations.translated_errors("write", "the directory", self):
                 archive.finish()
 
     def __reduce__(self) -> tuple[Any, ...]:
