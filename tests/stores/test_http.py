@@ -214,14 +214,6 @@ def test_a_value_replaced_within_its_second_is_not_stale(web: Web, tag: str, cac
     assert found == [[0] * 4, [1] * 4, [2] * 4, [2] * 4]
 
 
-def test_a_value_with_only_a_date_is_cached_if_the_date_is_old(web: Web) -> None:
-    web.values["data/k"] = DIGITS
-    web.extra_headers = {"ETag": "", "Last-Modified": "Sun, 01 Jan 2023 00:00:00 GMT"}
-    store = CacheStore(open_store(web))
-    assert [store.get("k") for _ in range(3)] == [DIGITS] * 3
-    assert web.methods.count("GET") == 1
-
-
 def test_secrets_of_the_url_are_sent_but_not_shown(web: Web) -> None:
     web.values["data/k"] = DIGITS
     url = web.url.replace("http://", "http://me:pass%2Fword@") + "/data?sig=signed"

@@ -1,4 +1,4 @@
-"""Share what stores in databases have in common: all of a store but its transactions.
+"""Share what SQLite and LMDB have in common: all of a store but its transactions.
 
 A generation is a digest of the value, so that data of other programs has one too.
 """
@@ -44,20 +44,6 @@ Use: TypeAlias = Literal["read", "snapshot", "change", "create"]  # of a transac
 _PAGE = 10_000  # keys of a listing that are in memory at a time
 
 
-class DatabaseStore(ListedStore, ABC):
-    """A store that changes several values in one transaction."""
-
-    traits = Traits(low_latency=True)
-
-    @abstractmethod
-    def change_if(
-        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
-    ) -> bool: ...
-
-    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
-        return self.change_if({key: value}, {key: generation})
-
-
 class Transaction:
     """The rows that one transaction sees: none here, where there is no database."""
 
@@ -79,9 +65,10 @@ class Transaction:
         return itertools.takewhile(lambda key: key.startswith(prefix), keys)
 
 
-class TransactionStore(DatabaseStore):
+class TransactionStore(ListedStore, ABC):
     """The rows of a database in a file or folder, which need not exist yet."""
 
+    traits = Traits(low_latency=True)
     scheme: ClassVar[str]
     errors: ClassVar[tuple[type[Exception], ...]]  # of the library
 
@@ -147,6 +134,9 @@ class TransactionStore(DatabaseStore):
         rows = [(check_key(key), flat(value)) for key, value in values]
         with self._transaction("write", (key for key, _ in rows), "create") as found:
             found.put(rows)
+
+    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        return self.change_if({key: value}, {key: generation})
 
     def change_if(
         self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
@@ -215,8 +205,12 @@ class TransactionStore(DatabaseStore):
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), read_only=self.read_only, **self.options), (self.path,)
 
+    def real_path(self) -> tuple[str]:
+        """Return the path, for `identity_details`: an inode may be used again by another file."""
+        return (os.path.realpath(self.path),)
+
     def _values_at(self) -> tuple[str, str]:
-        return self.scheme, os.path.realpath(self.path)
+        return self.scheme, *self.real_path()
 
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
         return identity.file(self.path, prefix)

@@ -397,7 +397,6 @@ def _connections(url: str, check: Callable[[str], object] | None) -> urllib3.Poo
 
 
 def _proxy(url: str) -> str | None:
-    """Return the proxy of the environment for a URL."""
     parts = urlsplit(url)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
@@ -434,7 +433,6 @@ def _sent_range(response: Any) -> tuple[int, int, int | None]:
 
 
 def _check_part(response: Any, body: bytes, range: Range) -> None:
-    """Raise unless a response is exactly the range that was requested."""
     first, end, size = _sent_range(response)
     known = end if size is None else size  # what the server has not stated cannot be checked
     start = max(0, known + range.start) if range.start < 0 else range.start

@@ -172,12 +172,10 @@ class LMDBStore(TransactionStore):
         """Raise if there is no room for a node with this key."""
         check_length(key, _MAX_KEY, self)
 
-    identity_details = TransactionStore._values_at
+    identity_details = TransactionStore.real_path
 
 
 class _DatabaseRows(Transaction):
-    """The keys and values of the main database, in a transaction."""
-
     def __init__(self, transaction: lmdb.Transaction) -> None:
         self._transaction = transaction
 

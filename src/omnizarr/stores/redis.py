@@ -23,15 +23,16 @@ from omnizarr.errors import InvalidName, MissingModule, StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import (
     Bytes,
+    ListedStore,
     Names,
     Range,
     Requests,
+    Traits,
     Values,
     VersionedValue,
     flat,
     redact_url,
 )
-from omnizarr.stores.database import DatabaseStore
 from omnizarr.stores.operations import (
     check_key,
     check_offset,
@@ -67,7 +68,7 @@ _GET_VERSIONED = (
 )
 
 
-class RedisStore(DatabaseStore):
+class RedisStore(ListedStore):
     """The keys of a Redis database that start with a prefix.
 
     Messages do not contain passwords of the URL.
@@ -78,6 +79,8 @@ class RedisStore(DatabaseStore):
         read_only: True to refuse all writes.
         **options: Options of the client, except `retry`: the store repeats requests itself.
     """
+
+    traits = Traits(low_latency=True)
 
     def __init__(
         self,
@@ -196,6 +199,9 @@ class RedisStore(DatabaseStore):
         name, data = self._name(key), bytes(flat(value))
         check_offset(key, start)
         self._call("write", key, lambda client: client.setrange(name, start, data))
+
+    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        return self.change_if({key: value}, {key: generation})
 
     def change_if(
         self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]

@@ -113,7 +113,6 @@ class WrapperStore(Closeable):
             operations.check_key(key)
 
     def _pass_on(self, operation: str, key: str, *args: Any) -> Any:
-        """Call the method of the inner store for one key."""
         inside, method = self._to_inner(operations.check_key(key)), getattr(self.inner, operation)
         return self._call(operation, [key], lambda: method(inside, *args))
 

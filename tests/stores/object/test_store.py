@@ -139,26 +139,6 @@ def test_without_credentials_access_is_anonymous(
     assert "authorization" not in s3.server.log[0][2]
 
 
-def test_credentials_come_from_the_files_of_the_clouds_tools(
-    s3: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    forget_credentials(monkeypatch, tmp_path)
-    (tmp_path / ".aws").mkdir()
-    (tmp_path / ".aws" / "credentials").write_text(
-        "[default]\naws_access_key_id = mine\naws_secret_access_key = s\n"
-        "[work]\naws_access_key_id = office\naws_secret_access_key = s\n"
-    )
-    (tmp_path / ".aws" / "config").write_text("[profile work]\nregion = eu-west-1\n")
-    options = {"endpoint": s3.options["endpoint"]}
-    for more, expected in (({}, "mine/"), ({"profile": "work"}, "office/")):
-        s3.server.log.clear()
-        assert resolve(s3.url, storage_options=options | more).get("k") is None
-        assert f"Credential={expected}" in s3.server.log[0][2]["authorization"]
-    assert "/eu-west-1/" in s3.server.log[0][2]["authorization"]
-    with pytest.raises(StoreError, match="no AWS profile 'other'"):
-        resolve(s3.url, storage_options=options | {"profile": "other"})
-
-
 def test_the_error_says_that_neither_anonymous_access_nor_credentials_did(
     s3: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -407,10 +407,12 @@ class LocalStore(ListedStore):
         for parent in Path(os.path.realpath(self.root)).parents:
             yield LocalStore(parent, read_only=True)
 
-    def _values_at(self) -> tuple[str, str]:
-        return "directory", os.path.realpath(self.root)
+    def identity_details(self) -> tuple[str]:
+        """Return the path: an inode may be used again by another file."""
+        return (os.path.realpath(self.root),)
 
-    identity_details = _values_at  # as an inode may be used again by another file
+    def _values_at(self) -> tuple[str, str]:
+        return "directory", *self.identity_details()
 
     def identity(self, prefix: str = "") -> StorageIdentity:
         return directory(self._folder(prefix))

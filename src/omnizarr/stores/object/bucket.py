@@ -366,5 +366,4 @@ class Bucket:
 
 
 def _profile(given: Any) -> Key | None:
-    """Return the key of credentials that come from a profile."""
     return (given.profile,) if type(given) is BotoCredentials else None

@@ -192,7 +192,6 @@ class Targets:
         return config.ANY_TARGET in allowed or any(each.contains(place) for each in places)
 
     def _check_redirect(self, url: str) -> None:
-        """Raise if a server redirects to a URL that a reference may not name."""
         place = TargetPlace.of(url)
         inside = self._home is not None and self._home.contains(place) and is_key(place.key)
         if not inside and not self._is_allowed(place):
