@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.concurrency import cache
-from omnizarr.concurrency.cache import Cache, cached, typed_key
+from omnizarr.concurrency.cache import Cache, cached
 
 
 @pytest.fixture
@@ -61,14 +59,3 @@ def test_a_forked_child_begins_with_empty_caches(table: Cache[Any, Any]) -> None
 
 
 EQUAL_IN_PYTHON = [1, 1.0, True, 0, 0.0, -0.0, False, [1], (1,), [1.0], {"a": 1}, {"a": True}, "1"]
-
-
-@given(st.sampled_from(EQUAL_IN_PYTHON), st.sampled_from(EQUAL_IN_PYTHON))
-def test_keys_are_equal_for_equal_types_and_bits_only(a: Any, b: Any) -> None:
-    assert (typed_key(a) == typed_key(b)) == (a is b)
-
-
-def test_a_value_that_is_not_plain_data_has_no_key() -> None:
-    assert typed_key(object()) is None
-    assert typed_key(["x" * 5000]) is None
-    assert typed_key(["x" * 5000], max_size=None) is not None

@@ -102,16 +102,6 @@ def test_locking_in_order_waits_without_a_limit() -> None:
     assert order == ["slow", "waited"]
 
 
-def test_locks_are_made_when_they_are_needed() -> None:
-    before = len(key_locks._locks)
-    with key_locks.locked(77, ["a", "b"]), key_locks.locked(76, ["a"]):
-        pass
-    assert len(key_locks._locks) - before <= 3
-    array = oz.create_array(None, shape=4, chunks=4, dtype="i4")
-    array[1:3] = 1
-    assert len(key_locks._locks) - before <= 5
-
-
 @pytest.mark.parametrize("kind", ["memory", "directory", "sqlite"])
 def test_a_finaliser_cannot_append_to_an_array_its_thread_appends_to(
     kind: str, tmp_path: Path

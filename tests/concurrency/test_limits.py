@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import pytest
@@ -125,13 +124,6 @@ def test_the_byte_budget_is_shared_and_every_call_gets_some() -> None:
             assert (first, second) == (5 * limits.LEAST_BYTES, limits.LEAST_BYTES)
         with limits.bytes_in_flight(10**12) as again:
             assert again == first
-
-
-def test_workers_have_the_settings_of_their_caller() -> None:
-    seen: list[Any] = []
-    with oz.configure(threads=3, v1_order="writer"):
-        run_on_threads(lambda: seen.append(config.get().v1_order), 3, nothing)
-    assert seen == ["writer"] * 3
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -130,14 +130,6 @@ def test_requests_inside_requests_do_not_wait_for_themselves() -> None:
     assert results == [[3 * n for n in range(200)]]
 
 
-def test_results_come_in_order() -> None:
-    def work(number: int) -> int:
-        time.sleep(0.001 * (20 - number))
-        return number
-
-    assert in_parallel(work, range(20)) == list(range(20))
-
-
 def test_calls_at_a_time_are_limited_and_have_the_settings_of_the_caller() -> None:
     running, most = list[int](), list[int]()
 
@@ -199,20 +191,6 @@ def test_work_runs_in_the_calling_thread_if_none_can_be_started(
     seen: list[int] = []
     pool.run_on_threads(lambda: seen.append(threading.get_ident()), 4, lambda: None)
     assert seen == [mine]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_has_its_own_pool() -> None:
-    assert in_parallel(lambda n: n, range(8)) == list(range(8))
-    child = os.fork()
-    if child == 0:
-        good = False
-        try:
-            good = in_parallel(lambda n: n, range(8)) == list(range(8))
-        finally:
-            os._exit(0 if good else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_threads_that_finish_while_others_are_handed_calls_do_not_wait_for_each_other() -> None:

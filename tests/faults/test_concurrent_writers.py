@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,10 @@ from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.sampling import sample
-from tests.servers.redis import redis_server
 from tests.soak import writers
+from tests.stores.test_database import redis_url
 
-
-@pytest.fixture(scope="module")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with redis_server(tmp_path_factory.mktemp("redis")) as url:
-        yield url
+__all__ = ["redis_url"]
 
 
 @pytest.fixture(params=["directory", "zip", "sqlite", "lmdb", "redis"])
@@ -51,27 +46,11 @@ def test_concurrent_changes_are_not_lost(store: Any, kind: str, task: str) -> No
     assert (found["changes"], found["lost"], found["errors"]) == (processes * 20, 0, 0)
 
 
-def test_no_lock_file_is_left_in_a_directory(tmp_path: Path) -> None:
-    for task in sample(writers.TASKS, 2):
-        writers.run(str(tmp_path / task), task, processes=2, threads=2, rounds=3)
-    names = {name for _, _, files in os.walk(tmp_path) for name in files}
-    assert names == {"zarr.json", "0"}
-
-
 def test_concurrent_changes_to_a_bucket_are_not_lost(s3: Any) -> None:
     for task in writers.TASKS:
         store = oz.open(f"{s3.url}/{task}", storage_options=s3.options, mode="a").store
         found = writers.run(store, task, processes=1, threads=4, rounds=3)
         assert (found["changes"], found["lost"], found["errors"]) == (12, 0, 0)
-
-
-def test_handles_with_different_roots_take_the_same_lock(tmp_path: Path) -> None:
-    group = oz.create_group(tmp_path / "g")
-    inside = group.create_array("x", shape=(0,), chunks=(4,), dtype="i8")
-    alone = oz.open(tmp_path / "g" / "x", mode="r+")
-    for number in range(10):
-        (inside if number % 2 else alone).append(np.array([number]))
-    np.testing.assert_array_equal(oz.open(tmp_path / "g" / "x")[:], np.arange(10))
 
 
 @pytest.mark.parametrize("kind", ["directory", "zip", "sqlite", "lmdb", "redis"])

@@ -292,28 +292,3 @@ def test_an_operating_system_error_is_a_store_error(
             with pytest.raises(StoreError, match=os.strerror(number)):
                 call()
     assert store.get("a/k") == b"old value"
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_write_that_fails_half_way_keeps_the_old_value(tmp_path: Path) -> None:
-    """A limit on the file size simulates a full disk: the write stops half-way."""
-    import resource
-    import signal
-
-    store = LocalStore(tmp_path / "data")
-    store.set("a/k", b"old value")
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-            store.set("a/k", b"x" * 5000)
-        except StoreError as e:
-            status = 0 if "a/k" in str(e) else 2
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert store.get("a/k") == b"old value"
-    assert list(store.list()) == ["a/k"]
-    assert [p.name for p in (tmp_path / "data" / "a").iterdir()] == ["k"]

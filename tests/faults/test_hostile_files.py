@@ -45,20 +45,6 @@ def _special(path: Path, kind: str) -> None:
         path.symlink_to(path if kind == "loop" else "/dev/zero")
 
 
-def test_a_value_is_never_written_through_a_link(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.write_text("kept")
-    array = oz.create_array(tmp_path / "x", shape=4, chunks=4, dtype="u1")
-    (tmp_path / "x/c").mkdir()
-    (tmp_path / "x/c/0").symlink_to(outside)
-    with oz.configure(engine="reference"):
-        array.set_encoded_chunk(
-            (0,), oz.create_array(data=np.ones(4, "u1")).get_encoded_chunk((0,)) or b""
-        )
-    assert outside.read_text() == "kept"
-    assert array[...].tolist() == [1] * 4
-
-
 def test_folders_with_circular_links_are_listed_once(tmp_path: Path) -> None:
     for name in ("x", "x/a", "x/b"):
         oz.create_group(tmp_path / name)

@@ -64,18 +64,6 @@ def test_distant_or_large_ranges_are_not_joined() -> None:
     assert spans((5, 10), (0, 30), (5, 10)) == [Range(0, 30)]
 
 
-def test_a_value_that_is_wanted_twice_is_fetched_once() -> None:
-    fetched: list[str] = []
-
-    def get(key: str, part: Range | None) -> bytes:
-        fetched.append(key)
-        return key.encode()
-
-    wanted = [("a", None), ("b", None), ("a", None)]
-    assert fetch_many(get, wanted, Speed()) == [b"a", b"b", b"a"]
-    assert sorted(fetched) == ["a", "b"]
-
-
 def test_the_longer_responses_take_the_more_are_requested_at_a_time() -> None:
     speed = Speed()
     assert speed.at_once is None  # not known yet

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -163,25 +162,6 @@ def test_chains_lead_to_fsspec(tmp_path: Path) -> None:
     assert isinstance(store, FsspecStore)
     assert store.get("k", Range(2, 3)) == b"234"
     assert store.get("no") is None
-
-
-def test_references_are_read(tmp_path: Path, web: Web) -> None:
-    data = np.arange(100, dtype="<i4")
-    (tmp_path / "raw").write_bytes(b"head" + data.tobytes())
-    document = omnizarr.storage.MemoryStore()
-    omnizarr.create_array(
-        document, shape=100, chunks=50, dtype="i4", zarr_format=2, compressors=None
-    )
-    references = {
-        **{key: (document.get(key) or b"").decode() for key in document.list()},
-        "0": [str(tmp_path / "raw"), 4, 200],
-        "1": [str(tmp_path / "raw"), 204, 200],
-    }
-    (tmp_path / "refs.json").write_text(json.dumps({"version": 1, "refs": references}))
-    array = omnizarr.open(
-        resolve("reference://", storage_options={"fo": str(tmp_path / "refs.json")})
-    )
-    np.testing.assert_array_equal(array[...], data)
 
 
 def test_other_schemes_of_fsspec_are_found(tmp_path: Path) -> None:

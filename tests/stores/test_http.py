@@ -45,15 +45,6 @@ def test_a_server_without_ranges_is_asked_for_a_value_once(web: Web) -> None:
     assert len(web.log) == 1
 
 
-def test_near_ranges_of_one_key_are_one_request(web: Web) -> None:
-    web.values |= {"data/k": bytes(range(256)) * 16, "data/l": b"all"}
-    asked: list[tuple[str, Range | None]] = [("k", Range(i * 50, 9)) for i in range(40)]
-    found = open_store(web).get_many([*asked, ("l", None), ("no", None)])
-    value = web.values["data/k"]
-    assert found == [value[i * 50 : i * 50 + 9] for i in range(40)] + [b"all", None]
-    assert len(web.log) == 3
-
-
 @pytest.mark.shows("GEO-05", "V3-32")
 def test_keys_are_percent_encoded_paths_below_the_url(web: Web) -> None:
     keys = [".zarray", "0.0", "a b", "Ω/zarr.json", "50%", "a#b?c=d", "a+b"]
@@ -76,13 +67,6 @@ def test_an_array_is_read_without_listing_and_only_404_is_the_fill_value(web: We
     expected = data.copy()
     expected[10:, 10:] = 7
     np.testing.assert_array_equal(array[...], expected)
-    impatient = {"attempts": 2, "first_wait": 0.01}
-    for fault in ("403", "500", "reset", "short", "page"):
-        array = omnizarr.open(resolve(web.url, storage_options=impatient))
-        web.break_down(fault)
-        with pytest.raises(omnizarr.ChunkError, match="c/"):
-            array[...]
-        web.break_down(None)
 
 
 @pytest.mark.shows("GEO-07")
@@ -102,21 +86,6 @@ def test_writing_is_refused_before_any_request(web: Web) -> None:
 
 
 # Answers that are not what they seem
-
-
-@pytest.mark.parametrize("fault", ["403", "429", "500", "reset", "short", "wrong range", "page"])
-@pytest.mark.parametrize("part", [None, Range(2, 3), Range(-2)])
-def test_a_failure_that_passes_is_not_noticed_and_another_names_the_key(
-    web: Web, fault: str, part: Range | None
-) -> None:
-    web.values["data/a/k"] = DIGITS
-    if fault not in ("403", "page"):
-        web.break_down(fault, times=2)
-        assert open_store(web).get("a/k", part) == (DIGITS if part is None else part.of(DIGITS))
-        assert len(web.log) == 3
-    web.break_down(fault)
-    with pytest.raises(StoreError, match=r"cannot read 'a/k' in http://127"):
-        open_store(web).get("a/k", part)
 
 
 def test_a_slow_server_is_given_up_at_the_deadline(web: Web) -> None:
@@ -243,14 +212,6 @@ def test_a_value_replaced_within_its_second_is_not_stale(web: Web, tag: str, cac
             if asked == now:
                 array[...] = array[...] + 1
     assert found == [[0] * 4, [1] * 4, [2] * 4, [2] * 4]
-
-
-def test_a_value_with_only_a_date_is_cached_if_the_date_is_old(web: Web) -> None:
-    web.values["data/k"] = DIGITS
-    web.extra_headers = {"ETag": "", "Last-Modified": "Sun, 01 Jan 2023 00:00:00 GMT"}
-    store = CacheStore(open_store(web))
-    assert [store.get("k") for _ in range(3)] == [DIGITS] * 3
-    assert web.methods.count("GET") == 1
 
 
 def test_secrets_of_the_url_are_sent_but_not_shown(web: Web) -> None:

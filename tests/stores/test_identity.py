@@ -12,9 +12,13 @@ import zarr.storage
 
 from omnizarr import stores
 from omnizarr.interop.zarr.zarr_python import from_zarr, to_zarr
-from omnizarr.stores import LocalStore, MemoryStore, overlap, same_storage, storage_identity
+from omnizarr.stores import LocalStore, MemoryStore, Store, overlap, storage_identity
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.testing import RecordingStore
+
+
+def same_storage(one: Store, other: Store) -> bool:
+    return storage_identity(one)[0] == storage_identity(other)[0]
 
 
 def ways(directory: Path) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import omnizarr as oz
 from omnizarr import stores
 from omnizarr.errors import StoreError
 from omnizarr.storage import MemoryStore
-from omnizarr.stores import Store
 
 
 @pytest.mark.parametrize("kind", [dict, UserDict])
@@ -41,13 +40,6 @@ def test_values_of_a_mapping_are_buffers_or_an_error_that_names_them() -> None:
             StoreError, match=r"'zarr\.json' in the given mapping is of type .*bytes"
         ):
             oz.open(values)
-
-
-def test_a_store_without_a_mapping_has_its_own() -> None:
-    first, second = MemoryStore(), MemoryStore()
-    first.set("k", b"x")
-    assert second.get("k") is None
-    assert isinstance(first, Store)
 
 
 def test_the_store_may_change_while_it_is_listed() -> None:

@@ -90,14 +90,6 @@ def test_a_shard_of_a_bucket_is_one_value_or_the_other(cloud: Cloud, engine: str
 
 
 @pytest.mark.usefixtures("in_parts")
-def test_a_shard_of_a_web_server_is_one_value_or_the_other(web: Web) -> None:
-    values, other = arrays(SHARDED)
-    web.values = dict(values.values)
-    after_parts(web, "c/0", lambda: web.values.update({"c/0": other}))
-    np.testing.assert_array_equal(oz.open(web.url)[20:24], NEW[20:24])
-
-
-@pytest.mark.usefixtures("in_parts")
 def test_a_shard_that_is_erased_between_two_requests_is_absent(web: Web) -> None:
     values, _ = arrays({**SHARDED, "fill_value": -1})
     web.values = dict(values.values)

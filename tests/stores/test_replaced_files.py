@@ -185,20 +185,3 @@ def test_stores_of_one_archive_share_it_by_any_path_and_after_compacting(tmp_pat
     gc.collect()
     with zipfile.ZipFile(tmp_path / "x.zip") as file:
         assert sorted(file.namelist()) == ["k", "l", "m"]
-
-
-def test_a_group_in_an_archive_that_was_replaced_is_the_new_one(tmp_path: Path) -> None:
-    """A8: opened by path, as users do."""
-    old = oz.open(tmp_path / "x.zip", "w")
-    old.create_array("a", data=[1, 2, 3])
-    old.store.flush()  # type: ignore[attr-defined]
-    with ZipStore(tmp_path / "new.zip", mode="w") as store:
-        oz.create_group(store).create_array("b", data=[4, 5])
-    os.replace(tmp_path / "new.zip", tmp_path / "x.zip")
-    assert [*oz.open(tmp_path / "x.zip")] == ["b"]
-    new = oz.open(tmp_path / "x.zip", "r+")
-    new.create_array("c", data=[6])
-    new.store.close()  # type: ignore[attr-defined]
-    with pytest.raises(StoreError, match="removed or replaced"):
-        old.create_array("d", data=[7])
-    assert sorted(oz.open(tmp_path / "x.zip")) == ["b", "c"]

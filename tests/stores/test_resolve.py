@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import io
 import zipfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import omnizarr
-from omnizarr import registry
 from omnizarr.errors import StoreError
 from omnizarr.storage import LocalStore, MemoryStore
 from omnizarr.stores import resolve
@@ -99,21 +97,6 @@ def test_the_store_of_a_registered_scheme_may_be_minimal() -> None:
     omnizarr.register("store", "minimal-store", lambda url, read_only: None, replace=True)
     with pytest.raises(StoreError, match="its function gave None"):
         resolve("minimal-store://x")
-
-
-def test_options_that_a_store_does_not_know_are_an_error() -> None:
-    with pytest.raises(StoreError, match=r"gets storage_options: .*nonsense"):
-        resolve("memory://x", storage_options={"nonsense": 1})
-    with pytest.raises(StoreError, match="are for URLs"):
-        resolve("x.zarr", storage_options={"anonymous": True})
-
-
-def test_a_scheme_can_be_added(tmp_path: Path) -> None:
-    def made(url: str, *, read_only: bool = False, **options: Any) -> LocalStore:
-        return LocalStore(tmp_path / url.removeprefix("mine://"), read_only=read_only)
-
-    registry.register("store", "mine", made)
-    assert resolve("mine://x") == LocalStore(tmp_path / "x")
 
 
 @pytest.mark.parametrize(

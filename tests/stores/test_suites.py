@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,19 +49,9 @@ class TestLocal(
         return LocalStore(tmp_path / "loop")
 
 
-class TestDirectory(TestLocal):
+class TestDirectory(StoreTests, ClosableTests, VersionedTests):
+    settles = 0.15
+
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return DirectoryStore(tmp_path / "store")
-
-
-def test_slow_stores_do_not_fail_by_the_deadline_of_hypothesis() -> None:
-    """In a process of its own, since the profile of these tests has no deadline."""
-    program = (
-        "from omnizarr.testing.stores import StoreTests as S\n"
-        "name = '_hypothesis_internal_use_settings'\n"
-        "tests = [getattr(S, n) for n in dir(S)]\n"
-        "print([getattr(t, name).deadline for t in tests if hasattr(t, name)])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "[None, None]\n", done.stderr

@@ -119,30 +119,6 @@ def test_a_prefix_hides_other_keys() -> None:
             PrefixStore(MemoryStore(), bad)
 
 
-def test_a_recording_lists_the_requests_of_an_operation() -> None:
-    store = RecordingStore(MemoryStore())
-    oz.create_array(store, data=np.arange(6), chunks=(2,))
-    store.calls.clear()
-    array = oz.open(store)
-    assert store.counts().total() <= 2
-    store.calls.clear()
-    assert array[2:4].tolist() == [2, 3]
-    assert [key for call in store.calls for key in call.keys] == ["c/1"]
-
-
-def test_a_fault_reaches_the_reader_and_is_not_a_fill_value() -> None:
-    memory = MemoryStore()
-    oz.create_array(memory, data=np.arange(6), chunks=(2,))
-
-    def fault(operation: str, key: str) -> Exception | None:
-        return StoreError("connection reset") if key == "c/1" else None
-
-    array = oz.open(FaultyStore(memory, fault))
-    assert array[:2].tolist() == [0, 1]
-    with pytest.raises(OSError, match="connection reset"):
-        array[...]
-
-
 # The cache
 
 
@@ -197,14 +173,6 @@ def test_a_store_without_generations_is_cached_only_on_request() -> None:
     with pytest.raises(InvalidArgument, match="validate=False"):
         CacheStore(KeyValueStore())
     assert CacheStore(KeyValueStore(), validate=False).read_only
-
-
-def test_a_pickled_cache_in_memory_starts_empty() -> None:
-    store = CacheStore(MemoryStore({"k": b"value"}), validate=False)
-    store.get("k")
-    again = pickle.loads(pickle.dumps(store))
-    assert list(again.cache.list()) == []
-    assert again.get("k") == b"value"
 
 
 def test_a_server_without_generations_is_read_without_caching(web: Web) -> None:

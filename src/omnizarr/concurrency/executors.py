@@ -178,7 +178,6 @@ def _start_worker() -> None:
 
 @contextmanager
 def _executor(on: On, workers: int | None) -> Iterator[tuple[Any, int]]:
-    """Yield an executor and its number of workers."""
     if on == "processes":
         count = workers or config.processors()
         # A forked child would have a copy of locks that other threads of this process hold.

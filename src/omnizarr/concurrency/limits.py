@@ -59,9 +59,7 @@ class Ending:
 
 
 class _Thread(threading.local):
-    """The state of one thread."""
-
-    counted = False  # among those in use
+    counted = False  # among the threads in use
 
 
 _used = _Used()

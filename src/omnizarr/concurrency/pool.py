@@ -18,8 +18,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar, cast
@@ -294,12 +294,13 @@ class _Batch(Generic[A, R]):
     def _work(self) -> None:
         settings = config.inherit(self._settings)
         try:
-            with _answering(self._ends):
+            with abandoned_when(*self._ends):
                 for number in self._next:
                     if number >= len(self._items) or self._ended.is_set():
                         break
                     self._results[number] = self._function(self._items[number])
-                    if _requests.is_busy:  # other calls have their turn
+                    # Other calls come in between, unless this was the last one.
+                    if number + 1 < len(self._items) and _requests.is_busy:
                         _requests.submit(self._work)
                         return
         except BaseException as e:  # raised where the results are asked for
@@ -320,21 +321,7 @@ def interruptible(function: Callable[[], R]) -> R:
     """
     if threading.get_ident() != threading.main_thread().ident:
         return function()
-    ended = threading.Event()
-    ends = (*_request.ends, ended.is_set)
-
-    def call() -> R:
-        with _answering(ends):
-            return function()
-
-    future = _requests.submit(call)
-    try:
-        return future.result()
-    except BaseException:  # of the function, or of a signal handler
-        ended.set()
-        if not future.cancel():
-            wait([future], INTERRUPT_WAIT)
-        raise
+    return _Batch(lambda _: function(), [None]).run(1)[0]
 
 
 def is_abandoned() -> bool:
@@ -345,15 +332,11 @@ def is_abandoned() -> bool:
     return any(ended() for ended in _request.ends)
 
 
-def abandoned_when(ended: Callable[[], bool]) -> AbstractContextManager[None]:
-    """Abandon requests of this thread inside the block when a function returns True."""
-    return _answering((*_request.ends, ended))
-
-
 @contextmanager
-def _answering(ends: tuple[Callable[[], bool], ...]) -> Iterator[None]:
-    """Work in the block for a caller who waits until one of the functions returns True."""
-    before, _request.ends = _request.ends, ends
+def abandoned_when(*ended: Callable[[], bool]) -> Iterator[None]:
+    """Abandon requests of this thread inside the block when one of the functions returns True."""
+    before = _request.ends
+    _request.ends = (*before, *ended)
     try:
         yield
     finally:

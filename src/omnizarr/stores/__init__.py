@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from omnizarr import registry
 from omnizarr.stores.base import Entry, Range, SetsIf, Store, Versioned
-from omnizarr.stores.identity import check_disjoint, overlap, same_storage, storage_identity
+from omnizarr.stores.identity import check_disjoint, overlap, storage_identity
 from omnizarr.stores.local.store import DirectoryStore, LocalStore, NestedDirectoryStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import (
@@ -40,7 +40,7 @@ from omnizarr.stores.operations import (
     supports_compare_and_set,
     update_value,
 )
-from omnizarr.stores.resolve import PartialStore, StoreWithPartialAccess, resolve
+from omnizarr.stores.resolve import StoreWithPartialAccess, resolve
 
 if TYPE_CHECKING:
     from omnizarr.stores.wrappers import CacheStore, PrefixStore, ReadOnlyStore, WrapperStore

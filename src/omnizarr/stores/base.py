@@ -40,17 +40,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import (
-    Any,
-    Literal,
-    NamedTuple,
-    Protocol,
-    Self,
-    TypeAlias,
-    TypeVar,
-    overload,
-    runtime_checkable,
-)
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from omnizarr import registry
@@ -281,22 +271,16 @@ def flat(value: Bytes) -> bytes | memoryview:
     return view.cast("B") if view.nbytes else b""
 
 
-@overload
-def value_digest(value: None) -> None: ...
-@overload
-def value_digest(value: Bytes) -> str: ...
-@overload
-def value_digest(value: Bytes | None) -> str | None: ...
 def value_digest(value: Bytes | None) -> str | None:
     """Return a digest of a value, as a generation for databases that have none; None of None."""
     return None if value is None else blake2b(value, digest_size=16).hexdigest()
 
 
-_READ_ONLY = "omnizarr.stores.wrappers:ReadOnlyStore"
-
-
 class Closeable:
-    """Base of stores: a context manager, with a read-only or writable view of the same values."""
+    """Base of stores: a context manager, with a read-only or writable view of the same values.
+
+    Stores are equal if they agree in what `_values_at` returns.
+    """
 
     def close(self) -> None:
         """Close files and connections; most stores keep none open."""
@@ -317,7 +301,7 @@ class Closeable:
         if read_only == now:
             return self
         if read_only:
-            return registry.load(_READ_ONLY)(self)
+            return registry.load("omnizarr.stores.wrappers:ReadOnlyStore")(self)
         raise StoreError(f"{self!r} was opened read-only; open it again to change it")
 
     def __enter__(self) -> Self:
@@ -325,6 +309,35 @@ class Closeable:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _values_at(self) -> tuple[Any, ...]:
+        """Return what equal stores have in common; by default, the object itself."""
+        return (id(self),)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Closeable) and self._values_at() == other._values_at()
+
+    def __hash__(self) -> int:
+        return hash(self._values_at())
+
+
+class ListedStore(Closeable):
+    """Base of stores with a listing; some methods follow from others."""
+
+    get_many: Any
+    set_many: Any
+    list_prefix: Any
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        found: bytes | None = self.get_many([(key, range)])[0]
+        return found
+
+    def set(self, key: str, value: Bytes) -> None:
+        self.set_many([(key, value)])
+
+    def list(self) -> Iterator[str]:
+        found: Iterator[str] = self.list_prefix("")
+        return found
 
 
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"<>|]+")

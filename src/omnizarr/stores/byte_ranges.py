@@ -39,9 +39,7 @@ class Fetch:
 
     def cut(self, data: bytes | None) -> list[tuple[int, bytes | None]]:
         """Return the wanted parts of a response."""
-        if data is None:
-            return [(number, None) for number, _ in self.parts]
-        return [(number, data if part is None else part.of(data)) for number, part in self.parts]
+        return [(n, data if data is None or p is None else p.of(data)) for n, p in self.parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +254,10 @@ class ConsistentReader:
                 if self._first_parts is not None and data is not None:
                     self._first_parts.put((key, part), data, generation)
             elif known is not None and (data is None or generation is not None):
-                if data is None or not _same_generation(known, generation):
+                # Of HTTP, only one of two equal generations may be weak.
+                if data is None or known.removeprefix("W/") != (generation or "").removeprefix(
+                    "W/"
+                ):
                     self._forget(key)
                     raise ValueReplaced(f"{key!r} in {self._store!r}")
                 self._unverified.pop(key, None)
@@ -276,11 +277,6 @@ class ConsistentReader:
     def _forget(self, key: str) -> None:
         if self._first_parts is not None and key in self._unverified:
             self._first_parts.forget((key, self._unverified[key]))
-
-
-def _same_generation(known: str | None, other: str | None) -> bool:
-    """Return True if two generations are equal, even if only one is weak in terms of HTTP."""
-    return known == other or (known or "").removeprefix("W/") == (other or "").removeprefix("W/")
 
 
 def read_consistently(store: Store, read: Callable[[ConsistentReader], T]) -> T:

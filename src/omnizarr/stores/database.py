@@ -1,4 +1,4 @@
-"""Share what stores in databases have in common: all of a store but its transactions.
+"""Share what SQLite and LMDB have in common: all of a store but its transactions.
 
 A generation is a digest of the value, so that data of other programs has one too.
 """
@@ -17,14 +17,15 @@ from omnizarr.concurrency.fork import Usage, gate
 from omnizarr.stores import identity
 from omnizarr.stores.base import (
     Bytes,
-    Closeable,
     KeyChanges,
+    ListedStore,
     ListKeys,
     Names,
     Range,
     Requests,
     Traits,
     Values,
+    VersionedValue,
     absolute_path,
     flat,
     split_path,
@@ -41,35 +42,6 @@ from omnizarr.stores.operations import (
 
 Use: TypeAlias = Literal["read", "snapshot", "change", "create"]  # of a transaction
 _PAGE = 10_000  # keys of a listing that are in memory at a time
-
-
-class DatabaseStore(Closeable, ABC):
-    """Derives the methods for one value from the methods for many."""
-
-    traits = Traits(low_latency=True)
-
-    @abstractmethod
-    def get_many(self, requests: Requests) -> Values: ...
-    @abstractmethod
-    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None: ...
-    @abstractmethod
-    def change_if(
-        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
-    ) -> bool: ...
-    @abstractmethod
-    def list_prefix(self, prefix: str) -> Iterator[str]: ...
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        return self.get_many([(key, range)])[0]
-
-    def set(self, key: str, value: Bytes) -> None:
-        self.set_many([(key, value)])
-
-    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
-        return self.change_if({key: value}, {key: generation})
-
-    def list(self) -> Iterator[str]:
-        return self.list_prefix("")
 
 
 class Transaction:
@@ -93,9 +65,10 @@ class Transaction:
         return itertools.takewhile(lambda key: key.startswith(prefix), keys)
 
 
-class TransactionStore(DatabaseStore):
+class TransactionStore(ListedStore, ABC):
     """The rows of a database in a file or folder, which need not exist yet."""
 
+    traits = Traits(low_latency=True)
     scheme: ClassVar[str]
     errors: ClassVar[tuple[type[Exception], ...]]  # of the library
 
@@ -149,9 +122,7 @@ class TransactionStore(DatabaseStore):
     def generation(self, key: str) -> str | None:
         return value_digest(self.get(key))
 
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
+    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
         value = self.get(key)
         part = value if value is None or range is None else range.of(value)
         return part, value_digest(value)
@@ -163,6 +134,9 @@ class TransactionStore(DatabaseStore):
         rows = [(check_key(key), flat(value)) for key, value in values]
         with self._transaction("write", (key for key, _ in rows), "create") as found:
             found.put(rows)
+
+    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        return self.change_if({key: value}, {key: generation})
 
     def change_if(
         self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
@@ -235,16 +209,11 @@ class TransactionStore(DatabaseStore):
         """Return the path, for `identity_details`: an inode may be used again by another file."""
         return (os.path.realpath(self.path),)
 
+    def _values_at(self) -> tuple[str, str]:
+        return self.scheme, *self.real_path()
+
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
         return identity.file(self.path, prefix)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TransactionStore) or other.scheme != self.scheme:
-            return NotImplemented
-        return self.real_path() == other.real_path()
-
-    def __hash__(self) -> int:
-        return hash(self.real_path())
 
     def __repr__(self) -> str:
         return f"{self.scheme}://{self.path}"

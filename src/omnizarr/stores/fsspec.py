@@ -17,8 +17,8 @@ from omnizarr.errors import InvalidArgument, MissingModule, StoreError, WrongTyp
 from omnizarr.stores import identity
 from omnizarr.stores.base import (
     Bytes,
-    Closeable,
     Entry,
+    ListedStore,
     Names,
     Range,
     Requests,
@@ -27,6 +27,7 @@ from omnizarr.stores.base import (
     redact_urls,
 )
 from omnizarr.stores.byte_ranges import Speed, fetch_many
+from omnizarr.stores.local.atomic_files import remove_empty
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
 
@@ -36,7 +37,7 @@ Errors: TypeAlias = tuple[type[Exception], ...]
 ABSENT: Errors = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
-class FsspecStore(Closeable):
+class FsspecStore(ListedStore):
     """The files below a path in a file system of fsspec.
 
     An asynchronous file system is used by its blocking calls. Others may not be thread-safe, so
@@ -220,18 +221,10 @@ class FsspecStore(Closeable):
 
     def _remove_empty(self, path: str) -> None:
         """Remove empty folders of a local disk, since a value may get their name."""
-        if not self._is_local:
-            return
-        while len(path := path.rpartition("/")[0]) > len(self.path):
-            try:
-                os.rmdir(path)
-            except OSError:
-                return
+        if self._is_local:
+            remove_empty(path, self._start)
 
     # Listing
-
-    def list(self) -> Iterator[str]:
-        return self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         return (key for key, _ in self._files(prefix))
@@ -299,13 +292,8 @@ class FsspecStore(Closeable):
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
         return path_identity(self._process_state[1], f"{self.path}/{prefix}")
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, FsspecStore):
-            return NotImplemented
-        return (self.path, self._process_state[1]) == (other.path, other._process_state[1])
-
-    def __hash__(self) -> int:
-        return hash((self.path, type(self._process_state[1])))
+    def _values_at(self) -> tuple[Any, ...]:
+        return self._process_state[1], self.path
 
     def __repr__(self) -> str:
         protocol = self._process_state[1].protocol

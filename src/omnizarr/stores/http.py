@@ -306,7 +306,10 @@ class HTTPStore(Closeable):
             return None, None
         validator = _validator(response)
         if status == 416 and ranged and range is not None:
-            return _empty_after_end(response, range), validator
+            size = _sent_range(response)[2]
+            if size is not None and (range.start < size if range.start >= 0 else size > 0):
+                raise TransientError(f"{_range_header(range)!r} of {size} bytes is refused")
+            return b"", validator
         if status in (401, 403):
             raise StoreError(
                 f"access is denied (status {status}); where that means a missing key, give"
@@ -363,13 +366,8 @@ class HTTPStore(Closeable):
         server = identity.address(self._base), parts.path, self._query
         return identity.inside(("http", *server), prefix)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, HTTPStore):
-            return NotImplemented
-        return (self._base, self._query) == (other._base, other._query)
-
-    def __hash__(self) -> int:
-        return hash((self._base, self._query))
+    def _values_at(self) -> tuple[str, str]:
+        return self._base, self._query
 
     def __repr__(self) -> str:
         return self.url
@@ -399,7 +397,6 @@ def _connections(url: str, check: Callable[[str], object] | None) -> urllib3.Poo
 
 
 def _proxy(url: str) -> str | None:
-    """Return the proxy of the environment for a URL."""
     parts = urlsplit(url)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
@@ -436,7 +433,6 @@ def _sent_range(response: Any) -> tuple[int, int, int | None]:
 
 
 def _check_part(response: Any, body: bytes, range: Range) -> None:
-    """Raise unless a response is exactly the range that was requested."""
     first, end, size = _sent_range(response)
     known = end if size is None else size  # what the server has not stated cannot be checked
     start = max(0, known + range.start) if range.start < 0 else range.start
@@ -448,14 +444,6 @@ def _check_part(response: Any, body: bytes, range: Range) -> None:
             f"{len(body)} bytes came as {response.headers.get('Content-Range')!r} where"
             f" {_range_header(range)!r} was requested"
         )
-
-
-def _empty_after_end(response: Any, range: Range) -> bytes:
-    """Return b"" for a refused range (416) after the end of the value; else raise."""
-    size = _sent_range(response)[2]
-    if size is not None and (range.start < size if range.start >= 0 else size > 0):
-        raise TransientError(f"{_range_header(range)!r} of {size} bytes is refused (status 416)")
-    return b""
 
 
 def _validator(response: Any) -> str | None:

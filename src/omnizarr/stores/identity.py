@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 from weakref import ref
 
@@ -29,13 +29,6 @@ from omnizarr.stores.base import Store
 
 StorageIdentity: TypeAlias = tuple[Hashable, ...]
 FileNumber: TypeAlias = tuple[int, int]  # device and inode
-
-
-@runtime_checkable
-class HasIdentity(Protocol):
-    """Can identify the storage of its keys below a prefix."""
-
-    def identity(self, prefix: str = "") -> StorageIdentity: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,14 +49,10 @@ def storage_identity(store: Store, prefix: str = "") -> StorageIdentity:
 
     A store that cannot identify its storage shares it with no other store.
     """
-    if isinstance(store, HasIdentity):
-        return store.identity(prefix)
+    identify: Callable[[str], StorageIdentity] | None = getattr(store, "identity", None)
+    if identify is not None:
+        return identify(prefix)
     return inside((type(store).__qualname__, ObjectIdentity(store)), prefix)
-
-
-def same_storage(one: Store, other: Store) -> bool:
-    """Return True if two stores hold the same values, however they are reached."""
-    return storage_identity(one)[0] == storage_identity(other)[0]
 
 
 def check_disjoint(

@@ -42,10 +42,8 @@ def is_running(process: int) -> bool:
         return True  # os.kill would end it
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
+    except (OSError, OverflowError) as e:
+        return not isinstance(e, ProcessLookupError)
     return True
 
 

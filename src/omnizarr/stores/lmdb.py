@@ -176,8 +176,6 @@ class LMDBStore(TransactionStore):
 
 
 class _DatabaseRows(Transaction):
-    """The keys and values of the main database, in a transaction."""
-
     def __init__(self, transaction: lmdb.Transaction) -> None:
         self._transaction = transaction
 

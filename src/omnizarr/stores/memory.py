@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, MutableMapping
 
 from omnizarr.concurrency import key_locks
 from omnizarr.errors import StoreError
-from omnizarr.stores.base import Bytes, Closeable, Range, Traits, flat
+from omnizarr.stores.base import Bytes, Closeable, Range, Traits, VersionedValue, flat
 from omnizarr.stores.identity import ObjectIdentity, StorageIdentity, inside
 from omnizarr.stores.operations import check_key, check_writable
 
@@ -60,9 +60,7 @@ class MemoryStore(Closeable):
     def generation(self, key: str) -> str | None:
         return self.get_versioned(key)[1]
 
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
+    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
         whole = self._whole(key)
         if whole is None:
             return None, None
@@ -101,11 +99,8 @@ class MemoryStore(Closeable):
     def identity(self, prefix: str = "") -> StorageIdentity:
         return inside(("memory", ObjectIdentity(self.values)), prefix)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MemoryStore) and other.values is self.values
-
-    def __hash__(self) -> int:
-        return id(self.values)
+    def _values_at(self) -> tuple[str, int]:
+        return "memory", id(self.values)
 
     def __repr__(self) -> str:
         return "memory"

@@ -74,8 +74,7 @@ def get_existing_or_empty(
     if has_keys is None or len(inside) < 3:
         return get_existing(store, wanted), False
     above = [key for key in wanted if not key.startswith(prefix)]
-    looks: list[Callable[[], Any]] = [partial(has_keys, prefix)]
-    looks += [partial(store.get, key) for key in above]
+    looks: list[partial[Any]] = [partial(has_keys, prefix), *(partial(store.get, k) for k in above)]
     try:
         taken, *values = in_parallel(lambda look: look(), looks)
     except StoreError:  # not everybody who may read and write may list

@@ -21,8 +21,18 @@ from omnizarr.concurrency.fork import Usage
 from omnizarr.concurrency.retry import MAY_BE_DONE, AnswerLost, Retry, superseded
 from omnizarr.errors import InvalidName, MissingModule, StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Names, Range, Requests, Values, flat, redact_url
-from omnizarr.stores.database import DatabaseStore
+from omnizarr.stores.base import (
+    Bytes,
+    ListedStore,
+    Names,
+    Range,
+    Requests,
+    Traits,
+    Values,
+    VersionedValue,
+    flat,
+    redact_url,
+)
 from omnizarr.stores.operations import (
     check_key,
     check_offset,
@@ -58,7 +68,7 @@ _GET_VERSIONED = (
 )
 
 
-class RedisStore(DatabaseStore):
+class RedisStore(ListedStore):
     """The keys of a Redis database that start with a prefix.
 
     Messages do not contain passwords of the URL.
@@ -69,6 +79,8 @@ class RedisStore(DatabaseStore):
         read_only: True to refuse all writes.
         **options: Options of the client, except `retry`: the store repeats requests itself.
     """
+
+    traits = Traits(low_latency=True)
 
     def __init__(
         self,
@@ -167,9 +179,7 @@ class RedisStore(DatabaseStore):
     def generation(self, key: str) -> str | None:
         return self.get_versioned(key, Range(0, 0))[1]
 
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
+    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
         name, part = self._name(key), range or Range()
         value, digest = self._call(
             "read", key, lambda client: client.eval(_GET_VERSIONED, 1, name, *_bounds(part))
@@ -189,6 +199,9 @@ class RedisStore(DatabaseStore):
         name, data = self._name(key), bytes(flat(value))
         check_offset(key, start)
         self._call("write", key, lambda client: client.setrange(name, start, data))
+
+    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        return self.change_if({key: value}, {key: generation})
 
     def change_if(
         self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
@@ -261,14 +274,8 @@ class RedisStore(DatabaseStore):
         server = identity.address(self.url), parts.path if parts.scheme == "unix" else database
         return identity.inside(("redis", *server, parts.query, self.prefix), prefix)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RedisStore):
-            return NotImplemented
-        mine = (self.url, self.prefix, self.options)
-        return mine == (other.url, other.prefix, other.options)
-
-    def __hash__(self) -> int:
-        return hash((self.url, self.prefix))
+    def _values_at(self) -> tuple[str, ...]:
+        return self.url, self.prefix, repr(sorted(self.options.items()))
 
     def __repr__(self) -> str:
         return f"{redact_url(self.url)} ({self.prefix})"

@@ -98,17 +98,10 @@ class SQLiteStore(TransactionStore):
                 with _transaction(database, "BEGIN" + " IMMEDIATE" * (use != "snapshot")):
                     yield _TableRows(database)
         except sqlite3.OperationalError as e:
-            reason = ""
-            if e.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN:
-                reason = descriptor_shortage()
-            elif e.sqlite_errorname == "SQLITE_READONLY_ROLLBACK":
-                reason = (
-                    f"{e}; a writer was killed in the middle of a change, which is undone as soon"
-                    " as somebody reads the file who may write to it and to its folder"
-                )
-            if not reason:
-                raise
-            raise sqlite3.OperationalError(reason) from e
+            cannot_open = e.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN
+            if cannot_open and (reason := descriptor_shortage()):
+                raise sqlite3.OperationalError(reason) from e
+            raise
 
     def _connection(self, create: bool) -> _Connection | None:
         """Return this thread's connection to the file that is at the path now."""
@@ -142,8 +135,6 @@ class SQLiteStore(TransactionStore):
 
 
 class _TableRows(Transaction):
-    """The rows of the table, in a transaction of a connection."""
-
     def __init__(self, database: sqlite3.Connection) -> None:
         self._run, self._run_many = database.execute, database.executemany
 

@@ -79,14 +79,15 @@ class ValueCopy:
 
     def copy(self, entries: Sequence[Entry]) -> CopyResult:
         """Copy values; keys in the entries are relative to the prefixes."""
-        result = CopyResult()
-        if self._copies_files:
-            self._copy_files(entries, result)
+        result, quick = CopyResult(), self.has_low_latency
+        old, new = direct_file_root(self.source), direct_file_root(self.target)
+        compiled = hasattr(_files, "copy_many") and config.get().durability != "fsync"
+        if compiled and old is not None and new is not None:
+            self._copy_files(old, new, entries, result)
             return result
-        batch = [e for e in entries if self.has_low_latency and not self._is_large(e)]
-        self._copy_batch(batch, result)
-        single = [e for e in entries if not self.has_low_latency or self._is_large(e)]
-        at_once = 1 if self.has_low_latency else None
+        self._copy_batch([e for e in entries if quick and not self._is_large(e)], result)
+        single = [e for e in entries if not quick or self._is_large(e)]
+        at_once = 1 if quick else None
         for entry, nbytes in zip(single, in_parallel(self._copy_one, single, at_once), strict=True):
             self._note(entry, nbytes, result)
         return result
@@ -101,15 +102,10 @@ class ValueCopy:
         """True if a large value need not be in memory as a whole."""
         return hasattr(self.target, "set_parts")
 
-    @property
-    def _copies_files(self) -> bool:
-        compiled = hasattr(_files, "copy_many") and config.get().durability != "fsync"
-        roots = direct_file_root(self.source), direct_file_root(self.target)
-        return compiled and None not in roots
-
-    def _copy_files(self, entries: Sequence[Entry], result: CopyResult) -> None:
-        old = (direct_file_root(self.source) or b"") + os.fsencode(self.start)
-        new = (direct_file_root(self.target) or b"") + os.fsencode(self.end)
+    def _copy_files(
+        self, old: bytes, new: bytes, entries: Sequence[Entry], result: CopyResult
+    ) -> None:
+        old, new = old + os.fsencode(self.start), new + os.fsencode(self.end)
         left = tuple(entry.key for entry in entries)
         by_key = {entry.key: entry for entry in entries}
         while left:
@@ -290,11 +286,8 @@ def read_parts(store: Store, key: str, size: int | None = None) -> Iterator[byte
 
 def is_quick(store: object) -> bool:
     """Return True for a store of low latency, and for one that wraps such a store."""
-    while store is not None:
-        if has_low_latency(store):
-            return True
-        store = getattr(store, "inner", None)
-    return False
+    inner = getattr(store, "inner", None)
+    return has_low_latency(store) or (inner is not None and is_quick(inner))
 
 
 def kept_time(entry: Entry) -> int | None:

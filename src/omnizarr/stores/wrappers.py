@@ -33,13 +33,6 @@ from omnizarr.stores.base import (
 from omnizarr.stores.identity import StorageIdentity, key_digest, storage_identity, unique_key
 from omnizarr.stores.leases import Lease
 from omnizarr.stores.memory import MemoryStore
-from omnizarr.stores.operations import (
-    can_list,
-    check_key,
-    check_prefix,
-    check_writable,
-    list_prefix,
-)
 from omnizarr.stores.resolve import resolve
 
 T = TypeVar("T")
@@ -115,17 +108,16 @@ class WrapperStore(Closeable):
         return run()
 
     def _check(self, *keys: str) -> None:
-        check_writable(self)
+        operations.check_writable(self)
         for key in keys:
-            check_key(key)
+            operations.check_key(key)
 
     def _pass_on(self, operation: str, key: str, *args: Any) -> Any:
-        """Call the method of the inner store for one key."""
-        inside, method = self._to_inner(check_key(key)), getattr(self.inner, operation)
+        inside, method = self._to_inner(operations.check_key(key)), getattr(self.inner, operation)
         return self._call(operation, [key], lambda: method(inside, *args))
 
     def _change(self, operation: str, key: str, *args: Any) -> Any:
-        check_writable(self)
+        operations.check_writable(self)
         return self._pass_on(operation, key, *args)
 
     # Reading
@@ -144,12 +136,12 @@ class WrapperStore(Closeable):
         return found
 
     def _get_together(self, requests: Requests, get: Callable[[Requests], T]) -> T:
-        asked = [(check_key(key), range) for key, range in requests]
+        asked = [(operations.check_key(key), range) for key, range in requests]
         inside = [(self._to_inner(key), range) for key, range in asked]
         return self._call("get_many", [key for key, _ in asked], lambda: get(inside))
 
     def _sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        asked = [check_key(key) for key in keys]
+        asked = [operations.check_key(key) for key in keys]
         inside = [*map(self._to_inner, asked)]
         found = self._call("sizes", asked, lambda: operations.sizes(self.inner, inside))
         return {self._from_inner(key): size for key, size in found.items()}
@@ -183,8 +175,8 @@ class WrapperStore(Closeable):
         self._change("erase", key)
 
     def _erase_prefix(self, prefix: str) -> None:
-        check_writable(self)
-        check_prefix(prefix)
+        operations.check_writable(self)
+        operations.check_prefix(prefix)
         inside = self._to_inner(prefix)
         self._call("erase_prefix", [prefix], lambda: operations.erase_prefix(self.inner, inside))
 
@@ -194,7 +186,7 @@ class WrapperStore(Closeable):
     def _lock_keys(
         self, prefix: str, keys: Iterable[str], kind: LockKind
     ) -> AbstractContextManager[None]:
-        check_writable(self)
+        operations.check_writable(self)
         return operations.lock(self.inner, self._to_inner(prefix), map(self._to_inner, keys), kind)
 
     # Listing
@@ -211,7 +203,7 @@ class WrapperStore(Closeable):
 
     def _pages(self, prefix: str, listed: Callable[[Store, str], Iterator[T]]) -> Iterator[T]:
         """Yield what the inner store lists, with one call for each page."""
-        check_prefix(prefix)
+        operations.check_prefix(prefix)
         found = listed(self.inner, self._to_inner(prefix))
         page: list[T] | None = None
         while page is None or len(page) == _PAGE:
@@ -219,7 +211,7 @@ class WrapperStore(Closeable):
             yield from page
 
     def _list_dir(self, prefix: str) -> tuple[Names, Names]:
-        check_prefix(prefix)
+        operations.check_prefix(prefix)
         inside = self._to_inner(prefix)
         keys, prefixes = self._call(
             "list_dir", [prefix], lambda: operations.list_dir(self.inner, inside)
@@ -235,14 +227,8 @@ class WrapperStore(Closeable):
         """Close the inner store, if it can be closed."""
         close_store(self.inner)
 
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other._identity() == self._identity()
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.inner))
-
-    def _identity(self) -> tuple[Any, ...]:
-        return (self.inner,)
+    def _values_at(self) -> tuple[Any, ...]:
+        return type(self), self.inner
 
     def __repr__(self) -> str:
         return repr(self.inner)
@@ -261,7 +247,7 @@ class PrefixStore(WrapperStore):
     def __init__(self, inner: Store, prefix: str, *, read_only: bool | None = None) -> None:
         super().__init__(inner, read_only=read_only)
         self.prefix = prefix.rstrip("/") + "/" if prefix else ""
-        check_prefix(self.prefix)
+        operations.check_prefix(self.prefix)
 
     def _to_inner(self, key: str) -> str:
         return self.prefix + key
@@ -273,8 +259,8 @@ class PrefixStore(WrapperStore):
         """Return the prefix as given; the identity of the storage has only its parts."""
         return (self.prefix,)
 
-    def _identity(self) -> tuple[Any, ...]:
-        return self.inner, self.prefix
+    def _values_at(self) -> tuple[Any, ...]:
+        return type(self), self.inner, self.prefix
 
     def __repr__(self) -> str:
         return f"{self.prefix!r} of {self.inner!r}"
@@ -318,14 +304,10 @@ class LeasedStore(WrapperStore):
         found: tuple[Any, ...] = self.inner.__reduce_ex__(2)
         return found
 
-    def _generation(self, key: str) -> str | None:
-        found: str | None = self._pass_on("generation", key)
-        self._lease.check()
-        return found
-
-    def _get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
-        found: VersionedValue = self._pass_on("get_versioned", key, range)
-        self._lease.check()
+    def _call(self, operation: str, keys: Sequence[str], run: Callable[[], T]) -> T:
+        found = run()
+        if operation in ("generation", "get_versioned"):
+            self._lease.check()
         return found
 
     def set(self, key: str, value: Bytes) -> None:
@@ -351,7 +333,7 @@ class LeasedStore(WrapperStore):
         attempts = itertools.count()
 
         def attempt() -> None:
-            generation = self._generation(key) if next(attempts) else None
+            generation = self._pass_on("generation", key) if next(attempts) else None
             if not operations.conditionally(lambda: self._set_if(key, value, generation)):
                 raise Overtaken(f"{key!r} in {self!r}")
 
@@ -373,7 +355,7 @@ class LeasedStore(WrapperStore):
         self._check(key)
         if self._lease.is_compared:
             self._change_all({key: None})
-        elif self._generation(key) is not None:
+        elif self._pass_on("generation", key) is not None:
             super().erase(key)
 
 
@@ -410,14 +392,16 @@ class CacheStore(WrapperStore):
         self.validate = validate
         self._lock = fork.lock()
         self._lengths: OrderedDict[str, int] = OrderedDict()  # least recently used first
-        for name in list_prefix(self.cache, "") if can_list(self.cache) else ():
+        for name in (
+            operations.list_prefix(self.cache, "") if operations.can_list(self.cache) else ()
+        ):
             digest, _, size = name.partition("-")
             if size.isdecimal():
                 self._lengths[digest] = int(size)
         self._used = sum(self._lengths.values())
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
-        check_key(key)
+        operations.check_key(key)
         if self.validate:
             return self._get_versioned(key, range)[0]
         digest = self._digest(key, range, "")
@@ -484,5 +468,5 @@ class CacheStore(WrapperStore):
         """Return whether values are validated: without that they may be outdated."""
         return (self.validate,)
 
-    def _identity(self) -> tuple[Any, ...]:
-        return self.inner, self.validate
+    def _values_at(self) -> tuple[Any, ...]:
+        return type(self), self.inner, self.validate

@@ -19,9 +19,10 @@ from omnizarr.errors import ReadOnly, StoreError
 from omnizarr.interop.zarr.zarr_python import RepositoryStore, from_zarr
 from omnizarr.storage import PrefixStore
 from omnizarr.stores import resolve
-from omnizarr.stores.identity import same_storage, storage_identity
+from omnizarr.stores.identity import storage_identity
 from omnizarr.stores.wrappers import WrapperStore
 from tests.servers.fixtures import Cloud
+from tests.stores.test_identity import same_storage
 
 DATA = np.arange(60).reshape(6, 10)
 

@@ -9,15 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from omnizarr import stores
 from omnizarr.errors import StoreError
 from omnizarr.storage import LocalStore
-from omnizarr.stores import DirectoryStore, Range, Store
+from omnizarr.stores import DirectoryStore
 from omnizarr.stores.local import atomic_files
-from omnizarr.stores.local import store as local
 
 
 @pytest.fixture
@@ -81,16 +79,6 @@ def half_written(error: BaseException) -> Callable[[int, memoryview], int]:
     return write
 
 
-def test_a_value_that_is_no_buffer_leaves_no_stray_file(store: LocalStore) -> None:
-    store.set("k", b"old")
-    with pytest.raises(TypeError):
-        store.set("k", ["not", "bytes"])  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
-        store.set("k", memoryview(np.arange(10)[::2]))
-    assert files(store) == ["k"]
-    assert store.get("k") == b"old"
-
-
 def test_a_failed_erase_is_an_error(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.set("a/k", b"x")
     monkeypatch.setattr(os, "unlink", fail(PermissionError(errno.EPERM, "not permitted")))
@@ -128,14 +116,6 @@ def test_erasing_everything_keeps_the_directory_itself(store: LocalStore) -> Non
 
 
 # What it is
-
-
-def test_opening_a_store_creates_nothing(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path / "data")
-    assert store.get("k") is None
-    assert list(store.list()) == []
-    assert isinstance(store, Store)
-    assert not (tmp_path / "data").exists()
 
 
 def test_stores_of_one_directory_are_equal(in_tmp: Path) -> None:
@@ -190,18 +170,3 @@ def test_keys_are_listed_in_the_order_of_other_stores(store: LocalStore) -> None
     assert [entry.key for entry in store.list_entries("a/")] == sorted(
         key for key in keys if key.startswith("a/")
     )
-
-
-@pytest.mark.parametrize("error", [errno.EACCES, errno.EIO])
-def test_a_failed_read_is_an_error_and_not_an_absent_key(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch, error: int
-) -> None:
-    store.set("a/k", b"x")
-    broken = fail(OSError(error, os.strerror(error)))
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", broken)
-        patch.setattr(local, "_read_whole", None)
-        for part in (None, Range(0, 1)):
-            with pytest.raises(StoreError, match=f"cannot read .*a/k.*{os.strerror(error)}"):
-                store.get("a/k", part)
-    assert store.get("a/k") == b"x"

@@ -66,17 +66,6 @@ def test_the_prefix_of_the_url_is_not_part_of_the_keys(cloud: Cloud, path: str) 
 # Many at once
 
 
-def test_ten_thousand_keys_are_listed_in_pages(gs: Cloud) -> None:
-    names = [f"data/n{i:05}/zarr.json" for i in range(10_000)]
-    gs.server.buckets["bucket"] = dict.fromkeys(names, (b"{}", 1))  # type: ignore[attr-defined]
-    store = open_store(gs)
-    assert sum(1 for _ in store.list()) == 10_000
-    assert len(gs.server.log) <= 11
-    gs.server.log.clear()
-    assert len(store.list_dir("")[1]) == 10_000
-    assert len(gs.server.log) <= 11
-
-
 def test_a_prefix_is_erased_in_bulk(s3: Cloud) -> None:
     store = open_store(s3)
     store.set_many((f"a/{i}", b"x") for i in range(50))
@@ -148,26 +137,6 @@ def test_without_credentials_access_is_anonymous(
     store = resolve(f"{s3.url}/data", storage_options=options)
     assert store.get("k") == b"x"
     assert "authorization" not in s3.server.log[0][2]
-
-
-def test_credentials_come_from_the_files_of_the_clouds_tools(
-    s3: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    forget_credentials(monkeypatch, tmp_path)
-    (tmp_path / ".aws").mkdir()
-    (tmp_path / ".aws" / "credentials").write_text(
-        "[default]\naws_access_key_id = mine\naws_secret_access_key = s\n"
-        "[work]\naws_access_key_id = office\naws_secret_access_key = s\n"
-    )
-    (tmp_path / ".aws" / "config").write_text("[profile work]\nregion = eu-west-1\n")
-    options = {"endpoint": s3.options["endpoint"]}
-    for more, expected in (({}, "mine/"), ({"profile": "work"}, "office/")):
-        s3.server.log.clear()
-        assert resolve(s3.url, storage_options=options | more).get("k") is None
-        assert f"Credential={expected}" in s3.server.log[0][2]["authorization"]
-    assert "/eu-west-1/" in s3.server.log[0][2]["authorization"]
-    with pytest.raises(StoreError, match="no AWS profile 'other'"):
-        resolve(s3.url, storage_options=options | {"profile": "other"})
 
 
 def test_the_error_says_that_neither_anonymous_access_nor_credentials_did(

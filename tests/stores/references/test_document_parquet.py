@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -124,6 +123,7 @@ def test_a_grid_of_endless_length_is_listed_by_its_files(tmp_path: Path) -> None
     ("document", "reason"),
     [
         ("[]", "has no references"),
+        ('{"metadata": {".zattrs": 3}, "record_size": 4}', "text or an object, got the number 3"),
         ("{", "has no references"),
         ('{"metadata": {}}', "record_size"),
         ('{"metadata": [], "record_size": 3}', "record_size"),
@@ -188,13 +188,6 @@ def test_a_row_is_checked_as_strictly_as_a_list_in_json(
     assert found(ReferenceStore(folder)) == expected
 
 
-def test_metadata_must_be_text_or_objects(tmp_path: Path) -> None:
-    document = {"metadata": {".zattrs": 3}, "record_size": 4}
-    (tmp_path / ".zmetadata").write_text(json.dumps(document))
-    with pytest.raises(StoreError, match="must be text or an object, got the number 3"):
-        ReferenceStore(tmp_path)
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.integers(0, 10**6), st.binary(max_size=3), st.booleans())
 def test_damaged_files_are_errors(folder: Path, at: int, noise: bytes, cut: bool) -> None:
@@ -210,20 +203,3 @@ def test_damaged_files_are_errors(folder: Path, at: int, noise: bytes, cut: bool
     except (StoreError, ValueError):
         return
     assert all(value is None or isinstance(value, bytes) for value in found)
-
-
-def test_what_fsspec_wrote_is_read(tmp_path: Path) -> None:
-    """`LazyReferenceMapper` is the definition of the format."""
-    reference = pytest.importorskip("fsspec.implementations.reference")
-    pytest.importorskip("kerchunk.df")
-    data = np.arange(60, dtype="<i2").reshape(6, 10)
-    (tmp_path / "data.bin").write_bytes(data.tobytes())
-    made = str(tmp_path / "r.parq")
-    mapper = reference.LazyReferenceMapper.create(made, record_size=3, engine="pyarrow")
-    mapper[".zgroup"] = b'{"zarr_format": 2}'
-    document = {**ZARRAY, "shape": [6, 10], "chunks": [1, 10], "dtype": "<i2"}
-    mapper["a/.zarray"] = json.dumps(document).encode()
-    for i in range(6):
-        mapper[f"a/{i}.0"] = [str(tmp_path / "data.bin"), 20 * i, 20]
-    mapper.flush()
-    np.testing.assert_array_equal(oz.open(made, path="a")[...], data)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import pickle
 import re
 import subprocess
 import sys
@@ -274,16 +273,6 @@ def test_stores_of_one_path_share_unfinished_archives(tmp_path: Path) -> None:
     assert read_back(tmp_path / "x.zip") == {"k": b"1", "l": b"2", "m": b"3"}
 
 
-def test_an_array_in_a_new_archive_can_be_opened_at_once(tmp_path: Path) -> None:
-    path = str(tmp_path / "x.zip")
-    made = oz.create_array(path, data=np.arange(10), chunks=(3,))
-    assert oz.open(path)[...].tolist() == list(range(10))
-    made[0] = 7
-    assert oz.open(path)[0] == 7
-    del made
-    assert set(read_back(Path(path))) == {"zarr.json", "c/0", "c/1", "c/2", "c/3"}
-
-
 def test_an_archive_is_completed_when_the_program_ends(tmp_path: Path) -> None:
     code = (
         "import omnizarr as oz, numpy as np\n"
@@ -400,14 +389,6 @@ def test_an_archive_in_a_store_is_opened_with_one_request_and_read_with_one(
     assert all(call.keys[0] == "x.zip" for call in inner.calls)
 
 
-def test_a_large_directory_takes_two_requests(tmp_path: Path) -> None:
-    with ZipStore(tmp_path / "x.zip", mode="w") as store:
-        stores.set_many(store, [(f"chunk-{i:06}", b"") for i in range(2000)])
-    inner = RecordingStore(LocalStore(tmp_path, read_only=True))
-    assert len(list(ZipStore.inside(inner, "x.zip").list())) == 2000
-    assert inner.counts() == {"get": 1, "get_many": 1}
-
-
 def test_a_part_of_a_large_value_is_read_without_the_rest(tmp_path: Path) -> None:
     with ZipStore(tmp_path / "x.zip", mode="w") as store:
         store.set("shard", bytes(range(256)) * 40_000)
@@ -427,16 +408,3 @@ def test_a_part_of_a_large_value_is_read_without_the_rest(tmp_path: Path) -> Non
     assert reader.get("shard", Range(-256)) == bytes(range(256))
     assert reader.get("shard", Range(512, 3)) == b"\0\1\2"
     assert sum(read) < 70_000
-
-
-def test_a_pickled_writer_is_refused_in_another_process(tmp_path: Path) -> None:
-    store = ZipStore(tmp_path / "x.zip", mode="w")
-    store.set("k", b"1")
-    (tmp_path / "pickle").write_bytes(pickle.dumps(store))
-    code = "import pickle; print(pickle.load(open('pickle', 'rb')).get('k'))"
-    run = [sys.executable, "-c", code]
-    failed = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
-    assert "written by another process" in failed.stderr
-    store.close()
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
-    assert done.stdout == "b'1'\n"

@@ -29,10 +29,10 @@ from omnizarr.errors import InvalidArgument, StoreError, raised_by_system
 from omnizarr.model.paths import is_ours
 from omnizarr.stores.base import (
     Bytes,
-    Closeable,
     Entry,
     GetMany,
     LeadsOutside,
+    ListedStore,
     LockKind,
     Names,
     Range,
@@ -40,6 +40,7 @@ from omnizarr.stores.base import (
     Store,
     Traits,
     Values,
+    VersionedValue,
     absolute_path,
     split_path,
 )
@@ -105,7 +106,7 @@ class OpenFile:
         os.close(self._descriptor)
 
 
-class LocalStore(Closeable):
+class LocalStore(ListedStore):
     """The files below a directory, which need not exist yet.
 
     Args:
@@ -212,9 +213,7 @@ class LocalStore(Closeable):
     def generation(self, key: str) -> str | None:
         return self._apply_to_file(key, lambda path: _generation(os.stat(path)))
 
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
+    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
         found = self._apply_to_file(
             key, lambda path: atomic_files.read_file(path, range, self._flags)
         )
@@ -362,9 +361,6 @@ class LocalStore(Closeable):
         else:
             os.makedirs(path, exist_ok=True)
 
-    def list(self) -> Iterator[str]:
-        return self.list_prefix("")
-
     def _walk(self, prefix: str, everything: bool = False) -> Iterator[tuple[str, Names]]:
         """Yield the folders below a prefix, which end in a slash, and the names of values there."""
         for inside, names in atomic_files.walk(self._folder(prefix), self._start, self.enclosure):
@@ -415,6 +411,9 @@ class LocalStore(Closeable):
         """Return the path: an inode may be used again by another file."""
         return (os.path.realpath(self.root),)
 
+    def _values_at(self) -> tuple[str, str]:
+        return "directory", *self.identity_details()
+
     def identity(self, prefix: str = "") -> StorageIdentity:
         return directory(self._folder(prefix))
 
@@ -442,14 +441,6 @@ class LocalStore(Closeable):
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         return {e.key: e.size or 0 for e in map(self.entry, keys) if e is not None}
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LocalStore):
-            return NotImplemented
-        return os.path.realpath(other.root) == os.path.realpath(self.root)
-
-    def __hash__(self) -> int:
-        return hash(os.path.realpath(self.root))
 
     def __repr__(self) -> str:
         return str(Path(self._given))

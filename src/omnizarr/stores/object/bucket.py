@@ -123,14 +123,6 @@ def server_url(given: str) -> str:
     return text
 
 
-def aws_region(profile: str | None) -> str | None:
-    """Return the region of the AWS configuration files, unless the environment has one."""
-    if os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
-        return None  # obstore reads it
-    _, section = _aws_sections(profile)
-    return section.get("region")
-
-
 def azure_environment() -> dict[str, Any]:
     """Return the options in variables of Azure's own tools that obstore does not read."""
     text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
@@ -237,9 +229,9 @@ class Bucket:
 
     kind: str
     name: str
-    config: dict[str, Any] = field(default_factory=dict, repr=False)
-    client_options: dict[str, Any] = field(default_factory=dict, repr=False)
-    retry_config: dict[str, Any] = field(default_factory=dict, repr=False)
+    config: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
+    client_options: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
+    retry_config: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
     access: Access = "credentials"
     chosen: bool = True  # the user chose the access, so no other is tried
 
@@ -272,8 +264,8 @@ class Bucket:
             config = {**azure_environment(), **config}
         setting = "base_url" if kind == "gs" else "endpoint"
         if not config.get(setting):
-            stated = endpoint(kind, config.get("profile"))
-            config |= {} if stated is None else {setting: stated}
+            server = endpoint(kind, config.get("profile"))
+            config |= {} if server is None else {setting: server}
         if isinstance(config.get(setting), str):
             config[setting] = server_url(config[setting])
         if str(config.get(setting) or "").lower().startswith("http://"):
@@ -281,8 +273,9 @@ class Bucket:
         anonymous = config.pop("anonymous", None)
         found = None if anonymous else find_credentials(kind, config)
         profile = config.pop("profile", None)
-        if kind == "s3" and "region" not in config:
-            region = aws_region(profile)
+        stated = any(map(os.environ.get, ("AWS_REGION", "AWS_DEFAULT_REGION")))  # obstore reads it
+        if kind == "s3" and "region" not in config and not stated:
+            region = _aws_sections(profile)[1].get("region")
             config |= {"region": region} if region else {}
         no_repeats = {"max_retries": 0, "retry_timeout": timedelta(seconds=retry.timeout)}
         bucket = cls(kind, name, config, client, no_repeats)
@@ -373,5 +366,4 @@ class Bucket:
 
 
 def _profile(given: Any) -> Key | None:
-    """Return the key of credentials that come from a profile."""
     return (given.profile,) if type(given) is BotoCredentials else None

@@ -96,7 +96,6 @@ def fetch(
 
 
 def _is_other_part(options: dict[str, Any], first: int, end: int, size: int) -> bool:
-    """Return True if another part of a value came than was requested."""
     requested = options.get("range", {"offset": 0})
     if isinstance(requested, tuple):
         return (first, end) != (requested[0], min(requested[1], size))

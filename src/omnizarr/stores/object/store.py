@@ -34,8 +34,8 @@ from omnizarr.errors import InvalidName, StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import (
     Bytes,
-    Closeable,
     Entry,
+    ListedStore,
     Names,
     Range,
     Requests,
@@ -154,7 +154,7 @@ class _Listing:
             raise StoreError("listing was interrupted and cannot go on; list again")
 
 
-class ObjectStore(Closeable):
+class ObjectStore(ListedStore):
     """The objects of a bucket below a prefix."""
 
     _copies_share_values = True
@@ -204,23 +204,22 @@ class ObjectStore(Closeable):
         return fetch_many(self.get, requests, self.speed)
 
     def get_many_versioned(self, requests: Requests) -> list[VersionedValue]:
-        return fetch_many_versioned(self._part, requests, self.speed)
+        def get(key: str, range: Range | None) -> VersionedValue:
+            data, meta = self._with_meta(key, range)
+            return data, None if meta is None else version_tag(meta)
+
+        return fetch_many_versioned(get, requests, self.speed)
 
     def get_each(self, keys: Sequence[str], use: Callable[[int, Any], object]) -> None:
         fetch_each(lambda key: self._read(key, None, copy=False)[0], keys, use, self.speed)
 
-    def _part(self, key: str, range: Range | None) -> VersionedValue:
+    def _with_meta(self, key: str, range: Range | None) -> tuple[bytes | None, Meta | None]:
         data, meta = self._read(key, range)
-        if data is not None and meta is None:
-            meta = self._head(key)
-        return data, None if meta is None else version_tag(meta)
+        return data, self._head(key) if data is not None and meta is None else meta
 
     def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
-        data, meta = self._read(key, range)
-        if data is None:
-            return None, None
-        generation = self.generation(key) if meta is None else generation_of(meta)
-        return (None, None) if generation is None else (data, generation)
+        data, meta = self._with_meta(key, range)
+        return (None, None) if meta is None else (data, generation_of(meta))
 
     def generation(self, key: str) -> str | None:
         meta = self._head(key)
@@ -347,9 +346,6 @@ class ObjectStore(Closeable):
 
     # Listing
 
-    def list(self) -> Iterator[str]:
-        return self.list_prefix("")
-
     def list_prefix(self, prefix: str) -> Iterator[str]:
         return (entry.key for entry in self.list_entries(prefix))
 
@@ -413,13 +409,8 @@ class ObjectStore(Closeable):
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
         return self.bucket.identity(f"{self._start}{prefix}")
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ObjectStore):
-            return NotImplemented
-        return (self.bucket, self.prefix) == (other.bucket, other.prefix)
-
-    def __hash__(self) -> int:
-        return hash((self.bucket.kind, self.bucket.name, self.prefix))
+    def _values_at(self) -> tuple[Bucket, str]:
+        return self.bucket, self.prefix
 
     @property
     def url(self) -> str:

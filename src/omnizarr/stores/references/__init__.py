@@ -10,8 +10,8 @@ from omnizarr.stores.local.store import LocalStore
 PREFIX = "reference::"
 REFERENCE_ENDINGS = (".json", ".parq", ".parquet")
 _DOCUMENTS = ("zarr.json", "attributes.json")  # of hierarchies
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")  # one letter is a Windows drive
-_WEB = re.compile("https?://", re.IGNORECASE)
+SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")  # one letter is a Windows drive
+WEB = re.compile("https?://", re.IGNORECASE)
 # Schemes whose URLs are paths of files. A database may have any name.
 _CLOUD = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "hdfs", "hf")
 _FILES = {*_CLOUD, "http", "https", "ftp", "sftp", "ssh", "smb", "webdav", "git", "github"}
@@ -24,11 +24,11 @@ def is_references(text: str) -> bool:
     """
     if text.startswith(PREFIX):
         return True
-    plain = (text.partition("?")[0] if _WEB.match(text) else text).rstrip("/")
+    plain = (text.partition("?")[0] if WEB.match(text) else text).rstrip("/")
     lower = plain.lower()
     if not lower.endswith(REFERENCE_ENDINGS) or lower.rpartition("/")[2] in _DOCUMENTS:
         return False
-    scheme = _SCHEME.match(plain)
+    scheme = SCHEME.match(plain)
     if scheme is not None and scheme[1].lower() != "file":
         return "::" not in plain and scheme[1].lower() in _FILES
     path = plain if scheme is None else str(LocalStore.from_url(plain).root)

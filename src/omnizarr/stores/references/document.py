@@ -170,8 +170,6 @@ Rows: TypeAlias = Callable[[int], list[Any]]  # path, offset, size and value of 
 
 @dataclass(frozen=True, slots=True)
 class _Array:
-    """The chunk grid of an array."""
-
     path: str
     counts: tuple[int, ...]
     separator: str
@@ -238,7 +236,6 @@ class ParquetReferences:
         return None if rows is None else _reference(key, rows(number % self._size))
 
     def _place(self, key: str) -> tuple[_Array, int] | None:
-        """Return the array of a chunk and its number."""
         path, _, name = key.rpartition("/")
         while True:
             array = self._arrays.get(path)
@@ -290,7 +287,6 @@ class ParquetReferences:
         return f"{self._prefix}{path}/" if path else self._prefix
 
     def _rows(self, path: str, record: int) -> Rows | None:
-        """Return the rows of a file; None if it does not exist."""
         kept, place = self._kept, (path, record)
         if place in kept:
             return kept[place]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -23,7 +22,7 @@ from omnizarr.errors import InvalidArgument, NodeNotFound, StoreError, TargetErr
 from omnizarr.stores import identity, operations
 from omnizarr.stores.base import (
     Bytes,
-    Closeable,
+    ListedStore,
     Names,
     Range,
     Requests,
@@ -31,6 +30,7 @@ from omnizarr.stores.base import (
     Traits,
     Values,
     Versioned,
+    VersionedValue,
     absolute_path,
     redact_url,
     split_path,
@@ -39,7 +39,7 @@ from omnizarr.stores.base import (
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, is_key
-from omnizarr.stores.references import PREFIX
+from omnizarr.stores.references import PREFIX, SCHEME
 from omnizarr.stores.references.document import (
     ZMETADATA,
     Document,
@@ -49,7 +49,6 @@ from omnizarr.stores.references.document import (
 from omnizarr.stores.resolve import resolve
 from omnizarr.stores.wrappers import close_store
 
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")  # one letter is a Windows drive
 _ALIASES = {"s3a": "s3", "gcs": "gs", "local": "file"}
 # Stores that are files or chains themselves: no part of them is a target.
 _NOT_FILES = {"zip", "sqlite", "lmdb", "redis", "rediss", "unix", "reference", "simplecache",
@@ -71,7 +70,7 @@ class TargetPlace(NamedTuple):
         """Parse a path or URL; only web URLs have a query, other names may be anything."""
         scheme = _scheme(url)
         if scheme == "file":
-            path = os.path.realpath(_file_path(url) if _SCHEME.match(url) else url)
+            path = os.path.realpath(_file_path(url) if SCHEME.match(url) else url)
             return cls(scheme, "", path.replace(os.sep, "/").rstrip("/"))
         if scheme in ("http", "https"):
             parts = urlsplit(url)
@@ -88,7 +87,7 @@ class TargetPlace(NamedTuple):
 
 
 def _scheme(url: str) -> str:
-    match = _SCHEME.match(url)
+    match = SCHEME.match(url)
     scheme = "file" if match is None else match[1].lower()
     return _ALIASES.get(scheme, scheme)
 
@@ -170,7 +169,7 @@ class Targets:
             raise TargetError(
                 f"the target {url!r} of {key!r} is a chain of URLs or has a NUL; neither is read"
             )
-        scheme, has_scheme, home = _scheme(url), _SCHEME.match(url) is not None, self._home
+        scheme, has_scheme, home = _scheme(url), SCHEME.match(url) is not None, self._home
         if has_scheme and scheme != "file" and (scheme in _NOT_FILES or "://" not in url):
             raise TargetError(f"the target {shown_url(url)!r} of {key!r} is no URL of a file")
         relative = not has_scheme and not os.path.isabs(url)
@@ -193,7 +192,6 @@ class Targets:
         return config.ANY_TARGET in allowed or any(each.contains(place) for each in places)
 
     def _check_redirect(self, url: str) -> None:
-        """Raise if a server redirects to a URL that a reference may not name."""
         place = TargetPlace.of(url)
         inside = self._home is not None and self._home.contains(place) and is_key(place.key)
         if not inside and not self._is_allowed(place):
@@ -237,7 +235,7 @@ def shown_url(text: str) -> str:
     return redact_url(text) if "://" in text else text
 
 
-class ReferenceStore(Closeable):
+class ReferenceStore(ListedStore):
     """The keys of kerchunk references.
 
     `references` is the path or URL of a JSON file, or of a folder of Parquet files, or a dictionary
@@ -318,9 +316,6 @@ class ReferenceStore(Closeable):
 
     # Reading: a target that does not exist, or is too short, is an error, since its key exists
 
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        return self.get_many([(key, range)])[0]
-
     def get_many(self, requests: Requests) -> Values:
         asked = [(check_key(key), part) for key, part in requests]
         values: Values = [None] * len(asked)
@@ -366,9 +361,7 @@ class ReferenceStore(Closeable):
                 store.generation(at) if isinstance(store, Versioned) else None
             )
 
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
+    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
         reference = self._references.find(check_key(key))
         if not isinstance(reference, ReferenceTarget):
             value = reference if reference is None or range is None else range.of(reference)
@@ -383,9 +376,6 @@ class ReferenceStore(Closeable):
         return _checked(key, store, at, reference, part, data), reference.generation(found)
 
     # Listing
-
-    def list(self) -> Iterator[str]:
-        return self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         check_prefix(prefix)

@@ -176,7 +176,6 @@ def _directory_before(end: int, path: str, file: FileBytes) -> Directory | None:
 
 
 def _last_directory(path: str, file: FileBytes, size: int) -> Directory | None:
-    """Return the last complete directory in a file, wherever it is."""
     start = size
     while start > 0:
         start = max(0, start - _BLOCK)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -21,7 +21,7 @@ from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import identity, operations
 from omnizarr.stores.base import (
     Bytes,
-    Closeable,
+    ListedStore,
     LockKind,
     Names,
     Range,
@@ -29,17 +29,10 @@ from omnizarr.stores.base import (
     Store,
     Traits,
     Values,
+    VersionedValue,
     absolute_path,
     flat,
     split_path,
-)
-from omnizarr.stores.operations import (
-    check_key,
-    check_prefix,
-    check_writable,
-    is_key,
-    named,
-    translated_errors,
 )
 from omnizarr.stores.zip.archive import (
     Archive,
@@ -55,7 +48,7 @@ from omnizarr.stores.zip.records import DEFLATED, LOCAL, STORED, TAIL, ZipEntry,
 Mode: TypeAlias = Literal["r", "a", "r+", "w", "w-", "x"]
 
 
-class ZipStore(Closeable):
+class ZipStore(ListedStore):
     """The entries of a ZIP file.
 
     Args:
@@ -110,7 +103,7 @@ class ZipStore(Closeable):
     def inside(cls, store: Store, key: str) -> ZipStore:
         """Return the archive that is the value of a key of a store, read-only."""
         made = cls(key)
-        made.path, made.inner = check_key(key), store
+        made.path, made.inner = operations.check_key(key), store
         return made
 
     @classmethod
@@ -121,7 +114,7 @@ class ZipStore(Closeable):
     # Opening
 
     def _write(self, mode: str = "a") -> Archive:
-        check_writable(self)
+        operations.check_writable(self)
         if self._archive is None:
             self._archive = Archive.at(self.path, mode, deflate=self.compression == DEFLATED)
             self._finish = weakref.finalize(self, self._archive.finish)
@@ -132,7 +125,7 @@ class ZipStore(Closeable):
     @contextmanager
     def _using(self, verb: str, what: str) -> Iterator[None]:
         """Keep the file open, and translate errors of the system."""
-        with translated_errors(verb, what, self), self._usage:
+        with operations.translated_errors(verb, what, self), self._usage:
             yield
 
     def _live(self) -> tuple[ByteSource | None, dict[str, ZipEntry]]:
@@ -165,20 +158,15 @@ class ZipStore(Closeable):
 
     # Reading
 
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        return self.get_many([(key, range)])[0]
-
     def get_many(self, requests: Requests) -> Values:
         return [value for value, _ in self._get_versioned(requests)]
 
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
+    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
         return self._get_versioned([(key, range)])[0]
 
-    def _get_versioned(self, requests: Requests) -> Sequence[tuple[bytes | None, str | None]]:
-        asked = [(check_key(key), range) for key, range in requests]
-        with self._using("read", named(key for key, _ in asked)):
+    def _get_versioned(self, requests: Requests) -> list[VersionedValue]:
+        asked = [(operations.check_key(key), range) for key, range in requests]
+        with self._using("read", operations.named(key for key, _ in asked)):
             source, entries = self._live()
             found = [(entries.get(key), range) for key, range in asked]
             wanted = [(entry, range) for entry, range in found if entry is not None]
@@ -189,8 +177,8 @@ class ZipStore(Closeable):
         ]
 
     def _entries(self, keys: Iterable[str]) -> dict[str, ZipEntry]:
-        asked = [*map(check_key, keys)]
-        with self._using("read", named(asked)):
+        asked = [*map(operations.check_key, keys)]
+        with self._using("read", operations.named(asked)):
             entries = self._live()[1]
         return {key: entries[key] for key in asked if key in entries}
 
@@ -202,19 +190,16 @@ class ZipStore(Closeable):
 
     # Writing
 
-    def set(self, key: str, value: Bytes) -> None:
-        self.set_many([(key, value)])
-
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
-        check_writable(self)
-        for key, value in [(check_key(key), flat(value)) for key, value in values]:
+        operations.check_writable(self)
+        for key, value in [(operations.check_key(key), flat(value)) for key, value in values]:
             with self._using("write", key):
                 self._write().set(key, value)
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         """Store a value if the generation matches; only threads of this process can interfere."""
-        check_writable(self)
-        with self._using("write", check_key(key)):
+        operations.check_writable(self)
+        with self._using("write", operations.check_key(key)):
             archive = self._write()
             with archive.lock:
                 entry = archive.live.entries.get(key)
@@ -227,18 +212,18 @@ class ZipStore(Closeable):
         self, prefix: str, keys: Iterable[str], kind: LockKind
     ) -> AbstractContextManager[None]:
         """Do nothing: no other process can write while this one does."""
-        check_writable(self)
+        operations.check_writable(self)
         return nullcontext()
 
     def erase(self, key: str) -> None:
-        check_writable(self)
+        operations.check_writable(self)
         if self._entries([key]):
             with self._using("erase", key):
                 self._write().erase([key])
 
     def erase_prefix(self, prefix: str) -> None:
-        check_writable(self)
-        check_prefix(prefix)
+        operations.check_writable(self)
+        operations.check_prefix(prefix)
         with self._using("erase", f"{prefix}…"):
             if self._live()[1]:
                 archive = self._write()
@@ -247,15 +232,12 @@ class ZipStore(Closeable):
 
     # Listing
 
-    def list(self) -> Iterator[str]:
-        yield from self._keys()
-
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        check_prefix(prefix)
+        operations.check_prefix(prefix)
         yield from operations.keys_below(self._keys(), prefix)
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
-        check_prefix(prefix)
+        operations.check_prefix(prefix)
         return operations.list_level(operations.scan_sorted(self._keys()), prefix)
 
     def _keys(self) -> Names:
@@ -263,7 +245,7 @@ class ZipStore(Closeable):
             _, entries = self._live()
             version = (id(entries), self._archive.changes if self._archive else len(entries))
             if self._sorted[0] != version:
-                self._sorted = (version, sorted(filter(is_key, entries.copy())))
+                self._sorted = (version, sorted(filter(operations.is_key, entries.copy())))
             return self._sorted[1]
 
     # Finishing
@@ -287,7 +269,7 @@ class ZipStore(Closeable):
         archive, self._archive, self._loaded = self._archive, None, None
         if archive is not None:
             self._finish.detach()
-            with translated_errors("write", "the directory", self):
+            with operations.translated_errors("write", "the directory", self):
                 archive.finish()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -301,21 +283,14 @@ class ZipStore(Closeable):
         """Return the path: an inode may be used again by another file."""
         return (self.path if self.inner is not None else os.path.realpath(self.path),)
 
+    def _values_at(self) -> tuple[Any, ...]:
+        return self.identity_details(), self.inner
+
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
         if self.inner is None:
             return identity.file(self.path, prefix)
         first, *outer = identity.storage_identity(self.inner, f"{self.path}/")
         return identity.inside(first, prefix, tuple(outer))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ZipStore):
-            return NotImplemented
-        if self.inner is not None or other.inner is not None:
-            return (self.inner, self.path) == (other.inner, other.path)
-        return os.path.realpath(self.path) == os.path.realpath(other.path)
-
-    def __hash__(self) -> int:
-        return hash(self.path if self.inner is not None else os.path.realpath(self.path))
 
     def __repr__(self) -> str:
         return self.path if self.inner is None else f"{self.path} in {self.inner!r}"
