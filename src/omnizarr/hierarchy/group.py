@@ -19,7 +19,7 @@ from omnizarr.errors import (
     warn,
     warn_of_problems,
 )
-from omnizarr.hierarchy import info
+from omnizarr.formats import title
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes, lock_nodes
 from omnizarr.hierarchy.build import create_node, create_nodes, make_array, move
@@ -69,20 +69,7 @@ class Group(NodeHandle[GroupModel]):
     # Members
 
     def __getitem__(self, path: str) -> Any:
-        """Return the array or group at a path below this group.
-
-        Args:
-            path: The name or path of the member.
-
-        Raises:
-            NodeNotFound: If there is no such member.
-
-        Examples:
-            >>> g = oz.create_group()
-            >>> g["day1/salt"] = np.arange(3)
-            >>> g["day1/salt"].shape
-            (3,)
-        """
+        """Return the array or group at a path below this group; raise NodeNotFound."""
         found = self._member(path)
         if found is None and has_low_latency(self.store):  # it may just have been replaced
             wait_for_replacement(self.store)
@@ -117,15 +104,7 @@ class Group(NodeHandle[GroupModel]):
         return default if found is None else found
 
     def __contains__(self, path: object) -> bool:
-        """Return True if there is an array or group at a path below this group.
-
-        Args:
-            path: The name or path of the member.
-
-        Examples:
-            >>> "salt" in oz.create_group()
-            False
-        """
+        """Return True if there is an array or group at a path below this group."""
         if not isinstance(path, str):
             return False
         location = self._location.child(path)
@@ -233,13 +212,11 @@ class Group(NodeHandle[GroupModel]):
 
     def _nodes(self, location: Location | None = None) -> dict[str, Node]:
         """Return the readable members; warn of any other."""
-        good: dict[str, Node] = {}
-        for name, node in (location or self._location).children().items():
+        found = (location or self._location).children()
+        for name, node in found.items():
             if isinstance(node, Exception):
                 warn(f"{name!r} is left out: {node}")
-            else:
-                good[name] = node
-        return good
+        return {name: node for name, node in found.items() if not isinstance(node, Exception)}
 
     @property
     def consolidated(self) -> dict[str, Node] | None:
@@ -425,18 +402,7 @@ class Group(NodeHandle[GroupModel]):
         return member
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Store an array below this group, in place of an existing member.
-
-        Args:
-            name: The name or path of the member.
-            value: The values.
-
-        Examples:
-            >>> g = oz.create_group()
-            >>> g["salt"] = [34.5, 35]
-            >>> g["salt"][:]
-            array([34.5, 35. ])
-        """
+        """Store an array below this group, in place of an existing member."""
         self.create_array(name, data=value, overwrite=True)
 
     def move(self, source: str, dest: str) -> None:
@@ -456,19 +422,7 @@ class Group(NodeHandle[GroupModel]):
         move(self._location.child(source), self._location.child(dest))
 
     def __delitem__(self, name: str) -> None:
-        """Erase a member and all below it, as `delete` does.
-
-        Args:
-            name: The name or path of the member.
-
-        Raises:
-            NodeNotFound: If there is no such member.
-
-        Examples:
-            >>> g = oz.create_group()
-            >>> g["salt"] = [34.5, 35]
-            >>> del g["salt"]
-        """
+        """Erase a member and all below it, as `delete` does."""
         self.delete(name)
 
     def delete(self, name: str, *, keep_parent: bool = False, foreign: bool = False) -> None:
@@ -546,10 +500,12 @@ class Group(NodeHandle[GroupModel]):
     @property
     def info(self) -> Info:
         """A summary of the group's metadata; the store is not accessed."""
-        return info.group_info(self._model, self._location)
+        info = Info(type=f"group, {title(self._location.format.name)}", path=str(self._location))
+        info.add_attributes(self._model.attributes)
+        return info
 
     def __repr__(self) -> str:
-        return info.group_line(self._location)
+        return f"<Group {self.name}  {title(self._location.format.name)}  on {self.store!r}>"
 
 
 def open_node(location: Location, node: Node) -> Array | Group:

@@ -26,9 +26,8 @@ from omnizarr.hierarchy.options import (
     OpenRest,
     check_options,
     document_options,
-    runtime_config,
 )
-from omnizarr.hierarchy.selection import S
+from omnizarr.hierarchy.selection import ArrayConfig, S
 from omnizarr.model import paths
 from omnizarr.publish.publication import lock_replacement, replaced, settle_replacements
 from omnizarr.stores import Store, update_value
@@ -175,7 +174,7 @@ def open(
         else:
             found = open_node(location, node)
         if isinstance(found, Array) and rest.get("config") is not None:
-            found._configure(runtime_config(rest))
+            found._configure(ArrayConfig.of(rest["config"]))
         return found
     wanted = format_for(resolved, node_path, zarr_format)
     location = Location(resolved, node_path, wanted, missing=missing)
@@ -191,16 +190,6 @@ def open(
     # Another writer has just created it.
     again: Any = {"kind": "array" if is_array else "group", "path": node_path, "missing": missing}
     return open(resolved, "r+", **again, **(rest if is_array else {}))
-
-
-def open_array(store: Any = None, mode: Mode | None = None, **options: Any) -> Array:
-    """Open or create an array, as `open` does."""
-    return open(store, mode, kind="array", **options)
-
-
-def open_group(store: Any = None, mode: Mode | None = None, **options: Any) -> Group:
-    """Open or create a group, as `open` does."""
-    return open(store, mode, kind="group", **options)
 
 
 def consolidate_metadata(
@@ -245,25 +234,16 @@ def consolidate_metadata(
     key = consolidated.key(location.format, location.path)
     if key is None:
         raise cannot(location.format.name, "consolidated metadata")
-    _consolidate(location, key)
-    group.refresh()
-    return group
 
-
-def _consolidate(location: Location, key: str) -> None:
-    """Store the consolidated metadata of a group, until no node has changed meanwhile.
-
-    Whoever changes a node after that updates them.
-    """
-    store = location.store
-
-    def attempt() -> None:
-        if update_value(store, key, partial(collect, location, key)):
+    def attempt() -> None:  # until no node has changed meanwhile; who does it later updates them
+        if update_value(resolved, key, partial(collect, location, key)):
             raise Overtaken(str(location))  # unless they are the same when read again
 
-    with lock_consolidated(store, location.format, key, location.path):
+    with lock_consolidated(resolved, location.format, key, node_path):
         retry_conflicts(attempt, " while its consolidated metadata was stored; try again")
     mark_changed()
+    group.refresh()
+    return group
 
 
 def consolidated_is_stale(store: Any) -> bool:

@@ -23,7 +23,6 @@ from omnizarr.formats import Format
 from omnizarr.formats.format import check_attributes
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.chunk_shapes import AUTO, chunk_grid, shard_options, shard_shape
-from omnizarr.hierarchy.selection import ArrayConfig
 from omnizarr.model import ArrayModel, FillValue, Named
 from omnizarr.model.node import with_defaults
 
@@ -154,11 +153,6 @@ DEFAULTS: dict[str, Any] = {
     "fill_value": DEFAULT_FILL,
     "overwrite": False,
 }
-
-
-def runtime_config(options: ArrayOptions) -> ArrayConfig:
-    """Return the options of a handle, which are not stored with the array."""
-    return ArrayConfig.of(options.get("config"))
 
 
 def check_options(options: Mapping[str, Any]) -> None:
