@@ -58,16 +58,6 @@ def test_two_handles_that_set_two_attributes_keep_both(zarr_format: int | str) -
 
 
 @pytest.mark.parametrize("zarr_format", FORMATS)
-def test_a_new_shape_and_a_new_attribute_do_not_undo_each_other(zarr_format: int | str) -> None:
-    one, two = two_handles(zarr_format)
-    one.resize(5)
-    two.attrs["a"] = 1
-    one.append(np.zeros(2))
-    assert one.attrs == {"first": 1, "a": 1}
-    assert oz.open(one.store).shape == (7,)
-
-
-@pytest.mark.parametrize("zarr_format", FORMATS)
 def test_threads_lose_no_attribute_and_no_appended_value(zarr_format: int | str) -> None:
     handle, _ = two_handles(zarr_format)
 

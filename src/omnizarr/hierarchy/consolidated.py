@@ -183,8 +183,8 @@ def update_consolidated(
     for key, group in holders.items():
         start = paths.prefix(group)
         changed = {
-            path[len(start) :]: _by_name(metadata)
-            for path, metadata in nodes.items()
+            path[len(start) :]: {paths.name(k): v for k, v in (new or {}).items() if v is not None}
+            for path, new in nodes.items()
             if path == group or path.startswith(start)
         }
         update = partial(_updated, store, format, key, changed)
@@ -208,10 +208,6 @@ def lock_consolidated(store: Store, format: Format, key: str, group: str) -> Ite
     processes = stores.lock(store, paths.prefix(group), [key], kind)
     with key_locks.locked(key_locks.METADATA, [key]), processes:
         yield
-
-
-def _by_name(metadata: Mapping[str, bytes | None] | None) -> dict[str, bytes]:
-    return {paths.name(k): text for k, text in (metadata or {}).items() if text is not None}
 
 
 def _updated(

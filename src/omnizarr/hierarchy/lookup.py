@@ -100,7 +100,7 @@ def resolve_store_path(
     if mode not in MODES:
         raise InvalidArgument(f"mode {mode!r} is not known; {_MODES_EXPLAINED}")
     start = ""
-    if has_store_path(store):
+    if not isinstance(store, (str, Path)) and has_store_path(store):
         store, start = store.store, store.path
     if store is None and isinstance(path, str) and _FILE_NAME.search(path):
         warn(
@@ -151,7 +151,8 @@ def find_node(
             location = Location(store, path, own[0], read_only, missing=missing)
             array = location.format.read(path, own[1], problems)
             if isinstance(array, ArrayModel):
-                location.warn_of_name()
+                if path:
+                    location.warn_of_name()
                 if problems:
                     warn_of_problems(problems)
                 return location, array

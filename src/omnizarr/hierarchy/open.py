@@ -17,7 +17,7 @@ from omnizarr.formats.format import cannot
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.build import make_array
 from omnizarr.hierarchy.consolidated import collect, lock_consolidated, mark_changed
-from omnizarr.hierarchy.group import Group, make_group, open_node
+from omnizarr.hierarchy.group import Group, make_group
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.lookup import Mode, find_node, format_for, resolve_store_path
 from omnizarr.hierarchy.options import (
@@ -144,7 +144,8 @@ def open(
         >>> g.create_array("a", shape=3, dtype="i2").name
         '/a'
     """
-    check_missing(missing)
+    if missing != "fill":
+        check_missing(missing)
     given: dict[str, Any] = {k: options.get(k) for k in _NEW} if options else dict.fromkeys(_NEW)
     rest: Any = {k: v for k, v in options.items() if k not in _NEW} if options else {}
     if kind not in (None, "array", "group"):
@@ -169,10 +170,8 @@ def open(
             missing=missing,
             prefer_group=kind == "group",
         )
-        if kind is not None:
-            found: Array | Group = (Array if kind == "array" else Group).at(location, node)
-        else:
-            found = open_node(location, node)
+        chosen: type[Array | Group] = Array if (kind or node.kind) == "array" else Group
+        found = chosen.at(location, node)
         if isinstance(found, Array) and rest.get("config") is not None:
             found._configure(ArrayConfig.of(rest["config"]))
         return found
@@ -239,7 +238,7 @@ def consolidate_metadata(
         if update_value(resolved, key, partial(collect, location, key)):
             raise Overtaken(str(location))  # unless they are the same when read again
 
-    with lock_consolidated(resolved, location.format, key, node_path):
+    with lock_consolidated(resolved, location.format, key, location.path):
         retry_conflicts(attempt, " while its consolidated metadata was stored; try again")
     mark_changed()
     group.refresh()
