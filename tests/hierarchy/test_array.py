@@ -215,6 +215,23 @@ def test_elements_of_border_chunks_are_not_hidden_or_shown_again_without_a_warni
     assert array[...].tolist() == [1, 2, 3, 4, 5, 0]
 
 
+def test_a_read_only_array_refuses_every_change() -> None:
+    store = MemoryStore()
+    oz.create_array(store, data=np.arange(4), chunks=2)
+    before, array = dict(store.values), oz.open(store, kind="array")
+    changes: list[Callable[[], object]] = [
+        lambda: array.view[0].__setitem__(..., 1),
+        lambda: array.attrs.update(a=1),
+        lambda: array.append([1]),
+        lambda: array.resize(3),
+        array.writer,
+    ]
+    for change in changes:
+        with pytest.raises(oz.ReadOnly):
+            change()
+    assert store.values == before
+
+
 def test_setting_the_shape_resizes() -> None:
     array = oz.create_array(data=np.arange(4), chunks=2)
     array.shape = (6,)

@@ -171,13 +171,6 @@ def test_changes_inside_a_list_are_not_shown_before_they_are_stored() -> None:
     assert array.attrs == {"first": 1, "list": [1]}
 
 
-def test_a_read_only_node_keeps_its_attributes() -> None:
-    handle = oz.open(two_handles(3)[0].store)
-    with pytest.raises(oz.ReadOnly):
-        handle.attrs["a"] = 1
-    assert handle.attrs == {"first": 1}
-
-
 def test_a_node_that_became_another_kind_is_not_overwritten() -> None:
     group = oz.create_group(None)
     array = group.create_array("a", shape=3)

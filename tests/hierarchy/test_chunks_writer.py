@@ -85,13 +85,6 @@ def test_flush_makes_assigned_values_visible() -> None:
         assert (array[2, 3] == 5).all()
 
 
-def test_a_read_only_array_has_no_writer() -> None:
-    store: dict[str, bytes] = {}
-    fresh(store)
-    with pytest.raises(oz.ReadOnly):
-        oz.open(store, kind="array").writer()
-
-
 def test_values_that_do_not_fit_are_refused_and_nothing_is_changed() -> None:
     array = fresh(None)
     with array.writer() as writer, pytest.raises(oz.SelectionError, match="shape"):

@@ -210,12 +210,6 @@ def test_values_that_do_not_fit_a_view_are_refused(act: Any, message: str) -> No
         act(stored(LAYOUTS[0]))
 
 
-def test_a_view_of_a_read_only_array_is_not_written(tmp_path: Path) -> None:
-    stored(LAYOUTS[0], tmp_path)
-    with pytest.raises(oz.ReadOnly):
-        oz.open(tmp_path, kind="array").view[0][...] = 1
-
-
 def test_a_view_writes_as_its_array_is_configured() -> None:
     store: dict[str, Any] = {}
     array = oz.create_array(

@@ -28,13 +28,7 @@ from omnizarr.hierarchy.info import Info, Tree, tree
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import check_erasable, check_known_absent, no_member_message
 from omnizarr.hierarchy.node import NodeHandle, complete_hierarchy, frozen
-from omnizarr.hierarchy.options import (
-    ArrayOptions,
-    Member,
-    NewOptions,
-    document_options,
-    plain_type,
-)
+from omnizarr.hierarchy.options import ArrayOptions, Member, document_options, plain_type
 from omnizarr.hierarchy.selection import S
 from omnizarr.model import ArrayModel, GroupModel, Node
 from omnizarr.publish.publication import lock_replacement, settle_replacements, wait_for_replacement
@@ -69,7 +63,20 @@ class Group(NodeHandle[GroupModel]):
     # Members
 
     def __getitem__(self, path: str) -> Any:
-        """Return the array or group at a path below this group; raise NodeNotFound."""
+        """Return the array or group at a path below this group.
+
+        Args:
+            path: The name or path of the member.
+
+        Raises:
+            NodeNotFound: If there is no such member.
+
+        Examples:
+            >>> g = oz.create_group()
+            >>> g["day1/salt"] = np.arange(3)
+            >>> g["day1/salt"].shape
+            (3,)
+        """
         found = self._member(path)
         if found is None and has_low_latency(self.store):  # it may just have been replaced
             wait_for_replacement(self.store)
@@ -104,7 +111,15 @@ class Group(NodeHandle[GroupModel]):
         return default if found is None else found
 
     def __contains__(self, path: object) -> bool:
-        """Return True if there is an array or group at a path below this group."""
+        """Return True if there is an array or group at a path below this group.
+
+        Args:
+            path: The name or path of the member.
+
+        Examples:
+            >>> "salt" in oz.create_group()
+            False
+        """
         if not isinstance(path, str):
             return False
         location = self._location.child(path)
@@ -402,7 +417,18 @@ class Group(NodeHandle[GroupModel]):
         return member
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Store an array below this group, in place of an existing member."""
+        """Store an array below this group, in place of an existing member.
+
+        Args:
+            name: The name or path of the member.
+            value: The values.
+
+        Examples:
+            >>> g = oz.create_group()
+            >>> g["salt"] = [34.5, 35]
+            >>> g["salt"][:]
+            array([34.5, 35. ])
+        """
         self.create_array(name, data=value, overwrite=True)
 
     def move(self, source: str, dest: str) -> None:
@@ -422,7 +448,19 @@ class Group(NodeHandle[GroupModel]):
         move(self._location.child(source), self._location.child(dest))
 
     def __delitem__(self, name: str) -> None:
-        """Erase a member and all below it, as `delete` does."""
+        """Erase a member and all below it, as `delete` does.
+
+        Args:
+            name: The name or path of the member.
+
+        Raises:
+            NodeNotFound: If there is no such member.
+
+        Examples:
+            >>> g = oz.create_group()
+            >>> g["salt"] = [34.5, 35]
+            >>> del g["salt"]
+        """
         self.delete(name)
 
     def delete(self, name: str, *, keep_parent: bool = False, foreign: bool = False) -> None:
@@ -520,4 +558,4 @@ def make_group(location: Location, attributes: Mapping[str, Any] | None, overwri
 
 
 document_options(ArrayOptions, explained=True)(Group.create_array)
-document_options(NewOptions)(Group.require_array)
+document_options(Member)(Group.require_array)

@@ -85,13 +85,6 @@ class ArrayOptions(TypedDict, total=False):
     config: Any
 
 
-class NewOptions(ArrayOptions, total=False):
-    """Options of functions that create an array in a group."""
-
-    dtype: Any
-    overwrite: bool
-
-
 class Member(ArrayOptions, total=False):
     """Options of a new array of a group, besides its values and their type."""
 
@@ -109,8 +102,11 @@ class Place(Member, _InStore, total=False):
     """Options of a new array in a store, besides its values and their type."""
 
 
-class CreateOptions(NewOptions, _InStore, total=False):
-    """Options of functions that create an array in a store."""
+class CreateOptions(ArrayOptions, _InStore, total=False):
+    """Options of functions that create an array of known shape in a store."""
+
+    dtype: Any
+    overwrite: bool
 
 
 class OpenOptions(ArrayOptions, total=False):

@@ -142,7 +142,19 @@ class Selectable(Shaped, Generic[S]):
     @overload
     def __getitem__(self, selection: Any) -> Any: ...
     def __getitem__(self, selection: Any) -> Any:
-        """Return the selected elements as a NumPy array, or a scalar if every index is a number."""
+        """Return the selected elements as a NumPy array, or a scalar if every index is a number.
+
+        Args:
+            selection: Integers, slices, lists or masks, as in NumPy.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+            ChunkError: If a chunk cannot be read or decoded.
+
+        Examples:
+            >>> oz.create_array(data=np.arange(6))[1:3]
+            array([1, 2])
+        """
         array, settings = self._data, config.get()
         if (
             array.small
@@ -202,7 +214,21 @@ class Selectable(Shaped, Generic[S]):
         return self._read(plan, selection, out, missing, filled)
 
     def __setitem__(self, selection: Any, value: Any) -> None:
-        """Store values, broadcast to the shape of the selection."""
+        """Store values.
+
+        Args:
+            selection: Integers, slices, lists or masks, as in NumPy.
+            value: The values, broadcast to the shape of the selection.
+
+        Raises:
+            SelectionError: If the selection does not fit the shape.
+
+        Examples:
+            >>> a = oz.create_array(shape=3)
+            >>> a[1:] = 5
+            >>> a[...]
+            array([0., 5., 5.])
+        """
         self._write(plan, selection, value)
 
     @property
