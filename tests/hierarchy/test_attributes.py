@@ -14,20 +14,9 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.concurrency import retry
+from omnizarr.testing import RecordingStore
 
 FORMATS: tuple[int | str, ...] = (1, 2, "3-draft", 3)
-
-
-class CountingStore(oz.storage.MemoryStore):
-    """Counts what is stored."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sets = 0
-
-    def set(self, key: str, value: Any) -> None:
-        self.sets += 1
-        super().set(key, value)
 
 
 class ComparingStore(oz.storage.MemoryStore):
@@ -66,16 +55,6 @@ def test_two_handles_that_set_two_attributes_keep_both(zarr_format: int | str) -
     assert one.attrs == {"first": 1, "a": 1}
     one.refresh()
     assert one.attrs == two.attrs
-
-
-@pytest.mark.parametrize("zarr_format", FORMATS)
-def test_a_new_shape_and_a_new_attribute_do_not_undo_each_other(zarr_format: int | str) -> None:
-    one, two = two_handles(zarr_format)
-    one.resize(5)
-    two.attrs["a"] = 1
-    one.append(np.zeros(2))
-    assert one.attrs == {"first": 1, "a": 1}
-    assert oz.open(one.store).shape == (7,)
 
 
 @pytest.mark.parametrize("zarr_format", FORMATS)
@@ -169,7 +148,7 @@ def test_it_is_a_mapping(zarr_format: int | str) -> None:
 
 
 def test_every_change_of_any_size_is_one_write_and_no_change_is_none() -> None:
-    store = CountingStore()
+    store = RecordingStore(oz.storage.MemoryStore())
     attrs = two_handles(3, store)[0].attrs
     for act, writes in [
         (lambda: attrs.update({"a": 1, "b": 2}), 1),
@@ -179,9 +158,9 @@ def test_every_change_of_any_size_is_one_write_and_no_change_is_none() -> None:
         (lambda: attrs.put({"c": 1, "d": 2}), 1),
         (lambda: attrs.clear(), 1),
     ]:
-        store.sets = 0
+        store.calls.clear()
         act()
-        assert store.sets == writes
+        assert store.counts()["set"] == writes
 
 
 def test_changes_inside_a_list_are_not_shown_before_they_are_stored() -> None:
@@ -190,19 +169,6 @@ def test_changes_inside_a_list_are_not_shown_before_they_are_stored() -> None:
     array.attrs["list"].append(2)
     array.attrs.asdict()["list"].append(3)
     assert array.attrs == {"first": 1, "list": [1]}
-
-
-def test_a_group_updates_attributes_and_gives_itself_back() -> None:
-    group = oz.create_group(None)
-    group.attrs.update({"a": 1})
-    assert group.attrs == {"a": 1}
-
-
-def test_a_read_only_node_keeps_its_attributes() -> None:
-    handle = oz.open(two_handles(3)[0].store)
-    with pytest.raises(oz.ReadOnly):
-        handle.attrs["a"] = 1
-    assert handle.attrs == {"first": 1}
 
 
 def test_a_node_that_became_another_kind_is_not_overwritten() -> None:

@@ -152,28 +152,6 @@ def test_data_that_cannot_be_stored_change_nothing(
     assert _clean(store)
 
 
-def test_groups_and_nodes_of_another_format_are_replaced_whole(store: Any) -> None:
-    for zarr_format in (*FORMATS, 2):
-        group = oz.open(store, "w", zarr_format=zarr_format)
-        assert list(group) == []
-        group.create_array("x", data=VALUES)
-        assert oz.open(store).zarr_format == zarr_format
-    assert _clean(store)
-
-
-def test_consolidated_metadata_follow_a_replacement(store: Any) -> None:
-    group = _filled(store, 2)
-    group.create_array("deep/y", data=VALUES)
-    oz.consolidate_metadata(store)
-    group.create_group("new", attributes={"a": 1})
-    group.create_group("deep", overwrite=True)
-    group["x"] = VALUES[:2]
-    found = oz.open(store, use_consolidated=True)
-    assert sorted(path for path, _ in found.members(None)) == ["deep", "new", "x"]
-    assert found["x"].shape == (2, 10)
-    assert found["new"].attrs["a"] == 1
-
-
 @pytest.mark.parametrize("kind", ["directory", "sqlite", "zip", "memory"])
 def test_a_failed_image_leaves_nothing(tmp_path: Path, kind: str) -> None:
     """A18: a group was left, so that the corrected call said NodeExists."""
@@ -239,13 +217,27 @@ def test_a_dask_array_is_not_written_over_its_own_source(tmp_path: Path) -> None
     np.testing.assert_array_equal(oz.open(tmp_path / "a")[...], VALUES[::-1])
 
 
-def test_a_group_is_not_copied_into_itself(tmp_path: Path) -> None:
-    group = oz.create_group(tmp_path / "g")
-    group.create_array("sub/x", data=VALUES)
-    for target in (tmp_path / "g", tmp_path / "g" / "again", LocalStore(tmp_path / "g")):
-        with pytest.raises(oz.StoreError, match="inside"):
-            oz.copy(tmp_path / "g", target, overwrite=True)
-    assert sorted(path for path, _ in group.members(None)) == ["sub", "sub/x"]
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("kind", ["directory", "memory"])
+def test_no_array_is_created_above_other_nodes_that_keep_their_chunks(
+    kind: str, zarr_format: Any, overwrite: bool, tmp_path: Path
+) -> None:
+    """Its chunks would have taken the place of theirs, and they would have been erased with it."""
+    store = LocalStore(tmp_path / "x") if kind == "directory" else MemoryStore()
+    oz.create_array(store, path="g/x", data=VALUES, zarr_format=zarr_format)
+    store.erase("g/zarr.json" if zarr_format == 3 else "g/.zgroup")
+    store.set("g/notes.txt", b"mine")
+    with pytest.raises(oz.NodeExists, match="others are below it"):
+        oz.create_array(store, path="g", data=VALUES, zarr_format=zarr_format, overwrite=overwrite)
+    with pytest.raises(oz.NodeNotFound):
+        oz.open(store, path="g", kind="array")
+    with pytest.raises(RuntimeError, match="torn"):
+        oz.create_array(store, path="h", data=Breaks(RuntimeError), zarr_format=zarr_format)
+    with pytest.raises(oz.NodeNotFound):
+        oz.open(store, path="h", kind="array")
+    np.testing.assert_array_equal(oz.open(store, path="g/x")[...], VALUES)
+    assert store.get("g/notes.txt") == b"mine"
 
 
 # Interrupted writers
@@ -254,10 +246,6 @@ KILLED = """
 import os, sys
 import numpy as np
 import omnizarr as oz
-from omnizarr import stores
-from omnizarr.formats import by_name
-from omnizarr.hierarchy.build import build, make_array
-from omnizarr.hierarchy.location import Location
 from omnizarr.bulk import journal
 
 journal.BATCH = 1  # a step for every chunk
@@ -394,20 +382,6 @@ def test_a_store_without_renaming_loses_nothing(number: int) -> None:
         assert interrupted(again) == []
         assert (oz.open(again)[...] == 8).all()
     assert np.array_equal(found, VALUES) or (found == 7).all()
-
-
-def test_a_damaged_chunk_is_not_converted_in_silence(tmp_path: Path) -> None:
-    """D8: convert copied damaged chunks with exit 0."""
-    array = oz.create_array(tmp_path / "s", data=VALUES, chunks=(2, 10), zarr_format=2)
-    chunk = tmp_path / "s" / "1.0"
-    chunk.write_bytes(chunk.read_bytes()[:-3])
-    with pytest.raises(oz.ChunkError, match=r"\(1, 0\)"):
-        oz.convert(tmp_path / "s", tmp_path / "t")
-    report = oz.convert(tmp_path / "s", tmp_path / "t", overwrite=True, skip_damaged=True)
-    assert list(report.damaged) == ["1.0"]
-    expected = VALUES.copy()
-    expected[2:4] = array.fill_value
-    np.testing.assert_array_equal(oz.open(tmp_path / "t")[...], expected)
 
 
 def test_a_node_that_cannot_be_read_is_not_left_out_of_a_conversion(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import omnizarr as oz
 from omnizarr.hierarchy import consolidated
 from omnizarr.hierarchy.lookup import readable_nodes
 from omnizarr.model import GroupModel, Node
+from omnizarr.testing import RecordingStore
 from tests.conformance.key_value import SmallestStore
 
 zarr = pytest.importorskip("zarr")
@@ -342,26 +343,16 @@ def test_large_consolidated_metadata_is_dropped_unless_listing_is_impossible(
         oz.open(store, use_consolidated=True, kind="group")
 
 
-class CountingWrites(oz.storage.MemoryStore):
-    """A store that counts the writes of every key."""
-
-    def __init__(self, values: dict[str, bytes]) -> None:
-        super().__init__(values)
-        self.sets: Counter[str] = Counter()
-
-    def set(self, key: str, value: Any) -> None:
-        self.sets[key] += 1
-        super().set(key, value)
-
-
 @pytest.mark.parametrize("format", FORMATS)
 def test_many_new_nodes_are_added_in_one_write(format: int) -> None:
-    store = CountingWrites(hierarchy(format))
+    store = RecordingStore(oz.storage.MemoryStore(hierarchy(format)))
     root = oz.open(store, mode="r+")
+    store.calls.clear()
     array = root["a"].metadata
     found = dict(root.create_hierarchy({f"many/x{n}": array for n in range(50)}))
     assert len(found) == 51
-    assert store.sets["zarr.json" if format == 3 else ".zmetadata"] <= 2
+    key = "zarr.json" if format == 3 else ".zmetadata"
+    assert [call.keys for call in store.calls if call.operation == "set"].count((key,)) <= 2
     assert plain(root.consolidated) == truth(store)
     with pytest.raises(oz.NodeExists, match="is an array"):
         dict(root.create_hierarchy({"b": array, "a/below": array}))

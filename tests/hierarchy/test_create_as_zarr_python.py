@@ -167,13 +167,6 @@ def test_a_group_with_other_files_is_deleted_where_that_is_said(
 # Stores
 
 
-def test_a_memory_store_takes_its_dictionary_by_the_name_of_zarr_python() -> None:
-    """D11b."""
-    values: dict[str, bytes] = {}
-    oz.create_array(oz.storage.MemoryStore(store_dict=values), shape=3)
-    assert values
-
-
 def stores(folder: Path) -> dict[str, Store]:
     import fsspec
 

@@ -17,7 +17,6 @@ import xarray as xr
 import omnizarr as oz
 from omnizarr.hierarchy import lookup
 from omnizarr.stores import resolve
-from tests.calls import package_calls
 from tests.servers.s3 import SimpleStorage
 from tests.servers.web import Web, running
 
@@ -177,14 +176,6 @@ def test_an_array_in_a_directory_is_opened_by_its_own_documents(
     assert store.keys == keys
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_an_array_in_a_directory_is_opened_with_few_calls(tmp_path: Path, zarr_format: int) -> None:
-    oz.create_array(tmp_path, shape=4, dtype="i4", zarr_format=zarr_format)
-    oz.open(tmp_path)
-    called = package_calls(oz.open, tmp_path)
-    assert len(called) <= {2: 29, 3: 25}[zarr_format], called
-
-
 def test_metadata_of_two_formats_are_found_where_one_takes_precedence(tmp_path: Path) -> None:
     """Of an array only by checks, which look at all keys."""
     for zarr_format in (3, 2):
@@ -224,10 +215,3 @@ def test_a_new_array_in_a_directory_needs_a_look_at_its_group_only(
     assert store.keys == keys
     with pytest.raises(oz.NodeExists, match=f"zarr {zarr_format} array"):
         group.create_array("a", shape=4, dtype="i4")
-
-
-def test_a_new_array_in_a_directory_takes_few_calls(tmp_path: Path) -> None:
-    group = oz.create_group(tmp_path)
-    group.create_array("a", shape=4, dtype="i4")
-    called = package_calls(group.create_array, "b", shape=4, dtype="i4")
-    assert len(called) <= 76, called

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import pickle
 import pydoc
 from collections.abc import Callable
 from typing import Any
@@ -74,12 +73,4 @@ def test_options_complete() -> None:
     assert "shards=" in completed("oz.create_array(3, sha", oz=oz)
     assert "fill_value=" in completed("oz.Group.create_array(g, 'x', fill", oz=oz, g=GROUP)
     assert "dtype=" in completed("oz.open('x', 'w', dt", oz=oz)
-
-
-def test_a_signature_can_be_changed_compared_and_stored() -> None:
-    made = inspect.signature(oz.create_array)
-    assert made == inspect.signature(oz.create_array)
-    assert made != inspect.signature(oz.open)
-    assert "chunks" in str(made.replace(return_annotation=int))
-    assert pickle.loads(pickle.dumps(made)) == made
     assert inspect.signature(oz.open).return_annotation == "Array | Group"

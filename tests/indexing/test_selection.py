@@ -154,12 +154,6 @@ def test_blocks_outside_the_grid_are_an_error() -> None:
     assert np.array_equal(array[...], wanted)
 
 
-def test_an_out_argument_that_is_not_an_array_is_a_type_error() -> None:
-    array, _ = fresh((4,), (2,))
-    with pytest.raises(TypeError, match="out must be a NumPy array, got list"):
-        array.read(..., out=[])
-
-
 @given(st.data(), shapes())
 def test_blocks_are_the_chunks_of_the_grid(data: Any, sizes: Any) -> None:
     array, wanted = fresh(*sizes)
@@ -207,6 +201,8 @@ def test_fields_of_a_structure_are_selected_by_name() -> None:
     assert array["a"].tolist() == list(range(10))
     assert array["a", 2:4].tolist() == [2, 3]
     assert array[["b", "a"]].dtype.names == ("b", "a")
+    out = np.zeros(10)
+    assert array.read("b", out=out) is out
     array["b", 5:] = 1.5
     assert array["b"].tolist() == [0] * 5 + [1.5] * 5
     assert array["a"].tolist() == list(range(10))
@@ -219,6 +215,8 @@ def test_out_is_filled_and_returned() -> None:
     assert np.array_equal(out, wanted[8:0:-2])
     with pytest.raises(oz.SelectionError, match="out must have shape"):
         array.read(out=np.zeros(3))
+    with pytest.raises(TypeError, match="out must be a NumPy array, got list"):
+        array.read(..., out=[])
 
 
 def test_a_list_of_consecutive_indices_becomes_a_slice() -> None:

@@ -132,27 +132,6 @@ def test_a_conversion_is_resumed_from_its_own_source_only(tmp_path: Path) -> Non
     np.testing.assert_array_equal(oz.open(tmp_path / "t")[...], VALUES)
 
 
-@pytest.mark.parametrize("number", range(12))
-def test_an_interrupted_move_shows_no_array_without_its_chunks(number: int) -> None:
-    inner = MemoryStore()
-    oz.create_group(inner).create_array("a/b/x", data=VALUES + 1, chunks=(4, 4))
-    left = number
-
-    def fault(what: str, key: str) -> Exception | None:
-        nonlocal left
-        left -= what == "set"
-        if left < 0:
-            raise Killed
-        return None
-
-    with suppress(Killed):
-        oz.open(FaultyStore(inner, fault), "r+").move("a", "c")
-    for name in ("a", "c"):
-        with suppress(oz.NodeNotFound):
-            found = oz.open(inner, path=f"{name}/b/x")
-            np.testing.assert_array_equal(found[...], VALUES + 1)
-
-
 def _killed_stage(store: Any) -> None:
     """Leave what a writer leaves that is killed while it replaces the root."""
     whole = Extent(("zarr.json",), (), ("",))

@@ -54,7 +54,6 @@ from omnizarr.extension import (
     check_whole,
     consolidated,
     counted,
-    default_separator,
     find_node,
     key_digest,
     options_for_two,
@@ -63,6 +62,7 @@ from omnizarr.extension import (
     resolve_root,
     size_text,
     title,
+    traits,
     unique_key,
 )
 
@@ -120,7 +120,7 @@ class Convert(ConvertOptions, Job[ConvertReport]):
                     " convert to another store, and copy the result with omnizarr.copy"
                 )
             check_node_writable(self.destination)
-        goal = by_name(self.zarr_format, default_separator(store))
+        goal = by_name(self.zarr_format, traits(store).separator)
         if self.in_place:
             start, node = find_source(origin, goal)
             store = start.store

@@ -34,17 +34,10 @@ from omnizarr.formats import (
     makes_node,
     title,
 )
-from omnizarr.formats.codec_names import (
-    without_checksums,
-)
+from omnizarr.formats.codec_names import without_checksums
 from omnizarr.formats.detect import NAMES
 from omnizarr.formats.draft_extensions import packed_shard_shape
-from omnizarr.formats.format import (
-    ARRAY_DIMENSIONS,
-    is_nczarr,
-    section_of,
-    without_duplicate_names,
-)
+from omnizarr.formats.format import ARRAY_DIMENSIONS, is_nczarr, section_of, without_duplicate_names
 from omnizarr.hierarchy import info
 from omnizarr.hierarchy.attributes import Attributes, lock_shape
 from omnizarr.hierarchy.consolidated import mark_changed
@@ -64,7 +57,7 @@ from omnizarr.hierarchy.info import (
     type_name,
     value_text,
 )
-from omnizarr.hierarchy.location import Location, default_separator, existing_node
+from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.lookup import (
     all_formats,
     check_erasable,
@@ -157,12 +150,7 @@ from omnizarr.stores.base import (
     traits,
     value_digest,
 )
-from omnizarr.stores.identity import (
-    StorageIdentity,
-    key_digest,
-    portable_key,
-    unique_key,
-)
+from omnizarr.stores.identity import StorageIdentity, key_digest, portable_key, unique_key
 from omnizarr.stores.leases import is_running
 from omnizarr.stores.local.atomic_files import PARTIAL, replace_file
 from omnizarr.stores.operations import check_key, check_prefix, one_level

@@ -4,13 +4,7 @@ from omnizarr import data_types, engine
 from omnizarr.chunk_grids import Grid, GridAxis, Integers, RegularAxis
 from omnizarr.codecs import CodecPipeline, bind_codec
 from omnizarr.codecs.codec import Buffer
-from omnizarr.codecs.sharding import (
-    ShardingIndexed,
-    Shards,
-    check_length,
-    chunk_range,
-    present,
-)
+from omnizarr.codecs.sharding import ShardingIndexed, Shards, check_length, chunk_range, present
 from omnizarr.data_types import DataType, as_type
 from omnizarr.data_types.cast import cast, is_complex_pair, is_masked_array
 from omnizarr.data_types.data_type import as_plain, old

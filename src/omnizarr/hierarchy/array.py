@@ -224,12 +224,9 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
     def _with_attributes(self, model: ArrayModel, attributes: dict[str, Any]) -> ArrayModel:
         changed = attributes.get(ARRAY_DIMENSIONS) != model.attributes.get(ARRAY_DIMENSIONS)
         if changed and self._location.format.names_in_attributes:
-            self._check_names(attributes)
+            check_attributes(attributes, len(self.shape))
             return model.with_(attributes=attributes, dimension_names=None)
         return model.with_(attributes=attributes)
-
-    def _check_names(self, attributes: dict[str, Any]) -> None:
-        check_attributes(attributes, len(self.shape))
 
     # Reading and writing
 
@@ -258,9 +255,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             2
         """
         handle = type(self).__new__(type(self))
-        handle._is_published = self._is_published
-        handle._from_consolidated = self._from_consolidated
-        handle._set_model(self._location, self._model)
+        handle.__dict__.update(self.__dict__)
         handle._configure(ArrayConfig.of(config))
         return handle
 
@@ -387,7 +382,8 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
     @property
     def nchunks_initialized(self) -> int:
         """The number of chunks that are stored."""
-        return stored_chunks.count_present(self._data, self.cdata_shape)
+        found = stored_chunks.present_boxes(self._data, self.cdata_shape)
+        return sum(int(there.sum()) for _, there in found)
 
     def nbytes_stored(self) -> int:
         """Return the number of bytes that the array's metadata and chunks have in the store.

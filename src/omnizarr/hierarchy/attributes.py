@@ -14,22 +14,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
+from omnizarr import stores
 from omnizarr._json import plain
 from omnizarr.concurrency import key_locks
 from omnizarr.concurrency.retry import MAY_BE_DONE, AnswerLost, Overtaken, retry_conflicts
 from omnizarr.errors import NodeChanged, OmnizarrError, StoreError, warn
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import Node, paths
-from omnizarr.stores import (
-    Store,
-    changing,
-    is_process_local,
-    list_prefix,
-    lock,
-    lock_prefix,
-    supports_compare_and_set,
-    update_value,
-)
+from omnizarr.stores import Store
 from omnizarr.stores.base import ChangesKeys, value_digest
 from omnizarr.stores.leases import Lease
 from omnizarr.stores.local.store import PinnedFolder, pin
@@ -160,7 +152,7 @@ def update_metadata(
     """
     location.check_writable()
     store, keys = location.store, location.format.keys(location.path)
-    conditional = supports_compare_and_set(store)
+    conditional = stores.supports_compare_and_set(store)
     unanswered: Exception | None = None
 
     def attempt(here: Location) -> Node:
@@ -231,20 +223,17 @@ def metadata_locks(
     store: Store, keys: tuple[str, ...]
 ) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
     """Return the locks of a node's metadata: between threads, and between processes if any."""
-    owner = None if supports_compare_and_set(store) else store
+    owner = None if stores.supports_compare_and_set(store) else store
     return (
         key_locks.locked(key_locks.METADATA, keys, owner),
-        lock(store, paths.folder(keys[0]), keys, "documents"),
+        stores.lock(store, paths.folder(keys[0]), keys, "documents"),
     )
 
 
 def _conditional_put(
     location: Location, generations: dict[str, str | None]
 ) -> Callable[[str, bytes | None], None]:
-    """Return a function that stores or erases a document if its generation is still the same.
-
-    A database compares those of all documents of the node.
-    """
+    """Return a function that stores or erases a document if its generation is still the same."""
     store: Any = location.store
     in_database = isinstance(store, ChangesKeys)
 
@@ -286,7 +275,7 @@ def lock_shape(*locations: Location) -> Iterator[list[Location]]:
     ):
         held = {}
         for location, keys in every:
-            locks = lock_prefix(location.store, paths.folder(keys[0]), keys, "shape")
+            locks = stores.lock_prefix(location.store, paths.folder(keys[0]), keys, "shape")
             lease = stack.enter_context(locks)
             held[location.path] = location if lease is None else _leased(location, lease)
         yield [held[location.path] for location in locations]
@@ -298,21 +287,21 @@ def lock_nodes(*locations: Location) -> Iterator[None]:
 
     Where metadata are compared and set, a writer finds out by itself that its node is gone.
     """
-    if any(supports_compare_and_set(location.store) for location in locations):
+    if any(stores.supports_compare_and_set(location.store) for location in locations):
         yield
         return
     with lock_shape(*locations), ExitStack() as held:
         for location in locations:
             keys, stored = location.format.keys(location.path), []
-            if is_process_local(location.store):  # all below, too, by threads alone
+            if stores.is_process_local(location.store):  # all below, too, by threads alone
                 stored = [*stored_keys(location)]
                 keys = (*keys, *filter(location.format.is_metadata, stored))
             for each in metadata_locks(location.store, keys):
                 held.enter_context(each)
             held.enter_context(key_locks.locked(key_locks.CHUNKS, stored, location.store))
             prefix = location.format.chunk_prefix(location.path)
-            held.enter_context(lock(location.store, prefix, [prefix], "chunks"))
-            held.enter_context(changing(location.store))
+            held.enter_context(stores.lock(location.store, prefix, [prefix], "chunks"))
+            held.enter_context(stores.changing(location.store))
         yield
 
 
@@ -321,7 +310,7 @@ def stored_keys(location: Location) -> Iterator[str]:
     keys, prefixes = location.format.subtree(location.path)
     yield from (key for key in keys if location.store.get(key) is not None)
     for prefix in prefixes:
-        yield from list_prefix(location.store, prefix)
+        yield from stores.list_prefix(location.store, prefix)
 
 
 def _leased(location: Location, lease: Lease) -> Location:
@@ -330,5 +319,5 @@ def _leased(location: Location, lease: Lease) -> Location:
     if lease.taken_over and not lease.is_compared:
         # The writer that had the lock may be about to store a shape: now it replaces another value.
         key = location.format.keys(location.path)[0]
-        update_value(store, key, lambda text: None if text is None else text + b" ")
+        stores.update_value(store, key, lambda text: None if text is None else text + b" ")
     return replace(location, store=store)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
+from omnizarr import stores
 from omnizarr.concurrency import key_locks
 from omnizarr.engine import BoundArray, was_bound
 from omnizarr.errors import (
@@ -37,8 +38,9 @@ from omnizarr.hierarchy.consolidated import (
 )
 from omnizarr.hierarchy.location import Location, PathMetadata, existing_node, node_extent
 from omnizarr.hierarchy.lookup import check_erasable, readable_nodes
-from omnizarr.hierarchy.options import ArrayOptions, array_model, check_options, runtime_config
-from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, as_source, write_all
+from omnizarr.hierarchy.options import ArrayOptions, array_model, check_options
+from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, as_source, write
+from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.publish.publication import (
     DeferredMetadataStore,
@@ -58,19 +60,7 @@ from omnizarr.publish.stage import (
     stage,
     stages_quickly,
 )
-from omnizarr.stores import (
-    Store,
-    can_erase,
-    can_list,
-    changing,
-    commits_changes,
-    erase_values,
-    get_existing,
-    has_low_latency,
-    is_process_local,
-    list_prefix,
-    set_new,
-)
+from omnizarr.stores import Store
 from omnizarr.stores.base import ChangesKeys, value_digest
 
 BATCH = 1000  # nodes that are created before consolidated metadata are updated
@@ -97,7 +87,7 @@ def make_array(
     if data is not None and tuple(data.shape) != model.shape:
         raise InvalidArgument(f"data of shape {tuple(data.shape)} do not fit shape {model.shape}")
     values = data if write_data else None
-    return store_array(location, model, values, overwrite, runtime_config(options))
+    return store_array(location, model, values, overwrite, ArrayConfig.of(options.get("config")))
 
 
 def store_array(
@@ -147,21 +137,19 @@ def _write_values(location: Location, node: Node, values: Any, config: ArrayConf
         prefix = location.format.chunk_prefix(location.path)
         bound = BoundArray(location.store, location.path, prefix, node)
         bound.check()  # what was bound for an equal model is used again
-        write_all(bound, values, config)
+        with config.active():
+            write(bound, plan, ..., values)
 
 
 def create_nodes(
     start: Location, nodes: Mapping[str, Node | None], overwrite: bool
 ) -> Iterator[tuple[str, Location, Node]]:
-    """Store all described nodes and missing groups below a location, and yield each of them.
-
-    Consolidated metadata are updated once for many nodes.
-    """
+    """Store and yield all described nodes and missing groups below a location, in batches."""
     locations = {path: start.child(path) for path in nodes}
     probes = [Probe(location.path) for location in locations.values()]
     marks = (marker(location.path) for location in locations.values())
     keys = itertools.chain(*(p.keys() for p in probes), marks)
-    metadata = get_existing(start.store, dict.fromkeys(keys))
+    metadata = stores.get_existing(start.store, dict.fromkeys(keys))
     wanted: dict[str, Node] = {}
     for path, node in nodes.items():
         existing = existing_node(start.store, locations[path].path, metadata)
@@ -187,9 +175,14 @@ def _create_batch(
     """Store new nodes, whose parents exist or come before them in the batch."""
     new: dict[str, Mapping[str, bytes | None]] = {}
     found = []
+    looks = stores.has_low_latency(start.store) and not start.is_private
     try:
         for path, location, node in batch:
-            read, new[location.path] = location.create_below(node)
+            metadata, read = location.prepare(node)
+            if looks and isinstance(node, ArrayModel):
+                location.leftovers(overwrite=False)
+            location.store_new_node(metadata)
+            new[location.path] = metadata
             found.append((path, location, read))
     finally:
         update_consolidated(start.store, start.format, new, _holders(start, new))
@@ -203,10 +196,7 @@ def reserve(
     check: Callable[[Node], None] = lambda node: None,
     implied: bool = False,
 ) -> Build:
-    """Begin to write the values of a new array, at a path that a marker reserves.
-
-    This works as `Location.create` does, with the marker in place of the metadata.
-    """
+    """Begin to write a new array at a path that a marker reserves; see `Location.create`."""
     metadata, read = location.prepare(node)
     check(read)
     store, key = location.store, marker(location.path)
@@ -225,17 +215,11 @@ def reserve(
     return Build(location, location, publication, node=read, above=above)
 
 
-def _stray_keys(location: Location) -> list[str]:
-    """Return the keys of chunks at a location without a node."""
-    format, listed = location.format, stored_keys(location) if can_list(location.store) else ()
-    return [key for key in listed if format.is_zarr_key(key) and not format.is_metadata(key)]
-
-
 def _can_mark(store: Store) -> bool:
     """Return True if a marker can be stored, and erased again."""
-    if not can_erase(store) or commits_changes(store):
+    if not stores.can_erase(store) or stores.commits_changes(store):
         return False
-    if has_low_latency(store):
+    if stores.has_low_latency(store):
         try:
             store.erase(PROBE)  # not the marker, which another writer may have stored
         except (StoreError, NotImplementedError):
@@ -327,9 +311,10 @@ class Build:
         store, path, format = target.store, target.path, target.format
         mark: bytes = self.publication.mark.write()
         metadata = {} if self.publication.deferred is None else self.publication.deferred.metadata
-        above = [key for each in paths.ancestors(path) for key in format.keys(each)]
-        locked = key_locks.locked(key_locks.METADATA, above if is_process_local(store) else ())
-        with locked, changing(store), pinned_node(target, format.keys(path)) as here:
+        above = paths.ancestors(path) if stores.is_process_local(store) else []
+        keys = [key for each in above for key in format.keys(each)]
+        locked = key_locks.locked(key_locks.METADATA, keys)
+        with locked, stores.changing(store), pinned_node(target, format.keys(path)) as here:
             if here.store.get(key) != mark:
                 raise NodeChanged(f"{target} was deleted or moved while its values were written")
             if existing_node(store, path) is not None:
@@ -356,10 +341,7 @@ class Build:
         self.old = found[0]
 
     def discard(self) -> None:
-        """Erase what was written; the node that was to be replaced is not changed.
-
-        Chunks stay if the job can be resumed.
-        """
+        """Erase what was written, but for the chunks of a job, which can be resumed."""
         publication, store, path = self.publication, self.target.store, self.target.path
         with suppress(OmnizarrError):  # the first error is the one to raise
             if publication.stage is not None:
@@ -372,8 +354,10 @@ class Build:
                 stored = store.get(publication.key)
                 mine = stored == publication.mark.write()
                 alone = mine or (stored is None and existing_node(store, path) is None)
-                if alone and not self._keeps_chunks:
-                    erase_values(store, _stray_keys(self.target))
+                if alone and not self._keeps_chunks and stores.can_list(store):
+                    listed = filter(self.target.format.is_zarr_key, stored_keys(self.target))
+                    metadata = self.target.format.is_metadata
+                    stores.erase_values(store, [key for key in listed if not metadata(key)])
                 if mine:
                     store.erase(publication.key)
 
@@ -415,11 +399,7 @@ def _create_or_build(
 def _begin(
     location: Location, overwrite: bool, operation: str, implied: bool
 ) -> Build | Format | None:
-    """Begin to write chunks to the target if the store cannot stage and no node exists.
-
-    Otherwise return the format of the existing node. While other writers may replace nodes, the
-    caller has locked that.
-    """
+    """Begin to write in place if nothing can be staged; else return the format of the old node."""
     old = check_new(location, overwrite, implied)
     if old is None and not stages_quickly(location.store):
         return begin_deferred(location, Mark(operation), overwrite)
@@ -447,7 +427,7 @@ def begin_stage(
         staged.check(node_extent(old, location.path))
     if old is not None and not location.path and old.name == location.format.name:
         # The entry point of the hierarchy is kept for the new root.
-        for key, text in get_existing(location.store, old.root_documents()).items():
+        for key, text in stores.get_existing(location.store, old.root_documents()).items():
             staged.store.set(key, text)
     publication = Publication.staged(staged, mark) if found is None else found
     beside = _in_store(location, staged.store)
@@ -463,30 +443,24 @@ def begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool
             Publication.at(store, location.path).erase_journal()
             # Nobody resumes what is erased.
             store.set(publication.key, Mark(mark.operation).write())
-        erase_values(store, leftovers)
+        stores.erase_values(store, leftovers)
         # A marker that could not be erased would make the node incomplete for ever.
-        if can_erase(store) and not set_new(store, publication.key, mark.write()):
+        if stores.can_erase(store) and not stores.set_new(store, publication.key, mark.write()):
             raise NodeExists(f"another writer is just creating {location}; open it later")
     deferred = DeferredMetadataStore(store, location.format.is_metadata, publication.key)
     publication.deferred = deferred
     return Build(location, _in_store(location, deferred), publication, overwrite=overwrite)
 
 
-def create_node(
-    location: Location,
-    node: Node,
-    *,
-    overwrite: bool = False,
-    check: Callable[[Node], None] = lambda node: None,
-) -> Node:
+def create_node(location: Location, node: Node, *, overwrite: bool = False) -> Node:
     """Store a new node without chunks; with `overwrite`, replace an existing one."""
     if not overwrite:
-        return location.create(node, check=check)
-    created = _create_or_build(location, node, check, "create")
+        return location.create(node)
+    created = _create_or_build(location, node, lambda node: None, "create")
     if not isinstance(created, Build):
         return created
     with created as staged:
-        return staged.create(node, check=check)
+        return staged.create(node)
 
 
 def check_new(location: Location, overwrite: bool, implied: bool = False) -> Format | None:
@@ -499,7 +473,7 @@ def check_new(location: Location, overwrite: bool, implied: bool = False) -> For
         return None
     if not overwrite:
         raise location.node_exists(existing)
-    if not can_erase(location.store):
+    if not stores.can_erase(location.store):
         kind = getattr(existing[1], "kind", "")
         message = f"{location} exists, and the store cannot delete; use another path"
         raise NodeExists(message, kind=kind)
@@ -531,7 +505,7 @@ def _holders(location: Location, nodes: Iterable[str]) -> dict[str, str]:
     """Return the keys with consolidated metadata of nodes, and the group of each."""
     format = location.format
     keys = dict.fromkeys(key for path in nodes for key in consolidated.holders(format, path))
-    return consolidated.present_holders(format, nodes, get_existing(location.store, keys))
+    return consolidated.present_holders(format, nodes, stores.get_existing(location.store, keys))
 
 
 def _metadata_below(location: Location) -> dict[str, dict[str, bytes | None]]:
@@ -595,5 +569,5 @@ def _renamed(source: Location, target: Location) -> Iterator[tuple[str, str]]:
         if source.store.get(key) is not None:
             yield key, other
     for prefix, other in zip(old[1], new[1], strict=True):
-        for key in list_prefix(source.store, prefix):
+        for key in stores.list_prefix(source.store, prefix):
             yield key, other + key[len(prefix) :]

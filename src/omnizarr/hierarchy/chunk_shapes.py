@@ -89,10 +89,7 @@ def halve(chunks: tuple[int, ...], cost: Cost | None = None) -> tuple[int, ...]:
 
 
 def shard_options(shards: Any) -> tuple[Any, str]:
-    """Return the shape of shards, in any form, and the location of their index.
-
-    ``{"shape": (64, 64), "index_location": "start"}`` has both, as in zarr-python.
-    """
+    """Return the shape of shards, in any form, and the location of their index."""
     if not isinstance(shards, Mapping):
         return shards, "end"
     unknown = sorted(map(str, shards.keys() - {"shape", "index_location"}))
@@ -108,10 +105,7 @@ def shard_options(shards: Any) -> tuple[Any, str]:
 
 
 def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[Any, ...]:
-    """Return the shape of a shard: as given, or whole chunks up to a number of bytes.
-
-    In a rectilinear grid of shards an axis has a list of lengths, as the metadata write it.
-    """
+    """Return the shape of a shard: as given, or whole chunks up to a number of bytes."""
     chunks = array.chunk_grid.configuration.get("chunk_shape")
     if chunks is None:
         raise InvalidArgument(f"shards {shards!r} need chunks of one shape")

@@ -8,12 +8,13 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import engine
+from omnizarr import engine, stores
 from omnizarr.chunk_grids import covering
 from omnizarr.codecs.codec import Buffer, is_fill
 from omnizarr.codecs.sharding import present
@@ -36,18 +37,7 @@ from omnizarr.hierarchy.selection import broadcast
 from omnizarr.indexing import Plan, plan
 from omnizarr.model import ArrayModel, paths
 from omnizarr.storage_transformers import stored_key
-from omnizarr.stores import (
-    Range,
-    Store,
-    can_erase,
-    can_list,
-    get_many,
-    has_low_latency,
-    list_prefix,
-    list_sizes,
-    sizes,
-    supports_compare_and_set,
-)
+from omnizarr.stores import Store
 from omnizarr.stores.base import HasSizes, ListsEntries, traits
 
 Coords = tuple[int, ...]
@@ -61,7 +51,7 @@ MAX_BORDER = 2**26  # bytes of border chunks that are read to see if they have o
 def _listed_keys(array: BoundArray, store: Store | None = None) -> Iterator[tuple[Coords, str]]:
     """Yield the coordinates and keys of all chunks that the store lists, also outside the grid."""
     start, rank = len(array.prefix), len(array.model.shape)
-    for key in list_prefix(store or array.chunk_store, array.prefix):
+    for key in stores.list_prefix(store or array.chunk_store, array.prefix):
         coords = array.encoding.coords(key[start:], rank)
         if coords is not None:
             yield coords, key
@@ -83,17 +73,14 @@ def stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
 
 
 def stored_chunks(array: BoundArray) -> Iterator[tuple[Coords, int]]:
-    """Yield the coordinates and bytes of all stored chunks.
-
-    The bytes are those of a decoded chunk where the listing of the store does not have them.
-    """
+    """Yield the coordinates of stored chunks, and their bytes: decoded if no listing has them."""
     store, rank = array.store, len(array.model.shape)
     has_sizes = isinstance(store, ListsEntries) or (
-        has_low_latency(store) and isinstance(store, HasSizes) and can_list(store)
+        stores.has_low_latency(store) and isinstance(store, HasSizes) and stores.can_list(store)
     )
     found = False
     if has_sizes and array.chunk_store is store:
-        for key, size in list_sizes(store, array.prefix):
+        for key, size in stores.list_sizes(store, array.prefix):
             coords = array.encoding.coords(key[len(array.prefix) :], rank)
             if coords is not None and _is_inside(coords, array.grid.shape):
                 found = True
@@ -115,7 +102,7 @@ def probe_stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
     coords = itertools.product(*map(range, array.grid.shape))
     while some := [*itertools.islice(coords, BATCH)]:
         keys = [array.key(each) for each in some]
-        values = get_many(array.chunk_store, [(key, Range(0, 1)) for key in keys])
+        values = stores.get_many(array.chunk_store, [(key, stores.Range(0, 1)) for key in keys])
         for each, key, value in zip(some, keys, values, strict=True):
             if value is not None:
                 yield each, key
@@ -169,7 +156,7 @@ def chunks_present(
         )
     found = np.zeros(shape, bool)
     starts = [r.start for r in wanted]
-    for first, there in _present(array, counts, damaged):
+    for first, there in present_boxes(array, counts, damaged):
         corner = [p - s for p, s in zip(first, starts, strict=True)]
         inside = tuple(slice(max(-p, 0), max(n - p, 0)) for p, n in zip(corner, shape, strict=True))
         part = there[inside]
@@ -181,17 +168,12 @@ def chunks_present(
 
 def present_chunks(array: BoundArray, counts: Coords) -> Iterator[Coords]:
     """Yield the coordinates of stored chunks; the index of every shard is read."""
-    for first, there in _present(array, counts):
+    for first, there in present_boxes(array, counts):
         for row in np.argwhere(there):
             yield tuple(int(p + n) for p, n in zip(first, row, strict=True))
 
 
-def count_present(array: BoundArray, counts: Coords) -> int:
-    """Return the number of stored chunks; the index of every shard is read."""
-    return sum(int(there.sum()) for _, there in _present(array, counts))
-
-
-def _present(
+def present_boxes(
     array: BoundArray, counts: Coords, damaged: bool = False
 ) -> Iterator[tuple[Coords, npt.NDArray[np.bool_]]]:
     """Yield boxes of the chunk grid: the first coordinates, and which of the chunks are stored."""
@@ -235,7 +217,7 @@ def _in_shard(array: BoundArray, shape: Coords, key: str) -> npt.NDArray[np.bool
 def stored_size(array: BoundArray) -> tuple[int, int]:
     """Return the number and bytes of all stored values with chunks; the keys are listed."""
     listed = (key for _, key in _listed_keys(array, array.store))
-    found = sizes(array.store, listed) or sizes(
+    found = stores.sizes(array.store, listed) or stores.sizes(
         array.store, (key for _, key in probe_stored_keys(array))
     )
     return len(found), sum(found.values())
@@ -275,7 +257,7 @@ def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:
     check_encoded_chunk(array, coords, data)
     with exclusive(array, [key]):
         array.confirm()
-        compared = watch is None or supports_compare_and_set(array.store)
+        compared = watch is None or stores.supports_compare_and_set(array.store)
         if not compared and array.reaches_beyond(coords) and not watch.confirm_shape():
             raise Conflict(  # since a whole chunk would replace what the other writer appends
                 f"chunk {coords} of {paths.show(array.path)} was not stored: another writer appends"
@@ -289,6 +271,7 @@ def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:
 SHOWN = 5  # keys in a warning
 
 
+@dataclass(eq=False, repr=False)
 class Writer:
     """Store assigned values once a chunk or shard is complete, or at the end.
 
@@ -297,19 +280,12 @@ class Writer:
     closed warns (`ResourceWarning`) of what it has not stored.
     """
 
-    def __init__(
-        self,
-        stream: Stream,
-        array: Callable[[], BoundArray],
-        lock_shape: Callable[[], AbstractContextManager[BoundArray]],
-        settings: Callable[[], AbstractContextManager[object]],
-    ) -> None:
-        self._open = True
-        self._process = os.getpid()
-        self._stream = stream
-        self._array = array
-        self._lock_shape = lock_shape
-        self._settings = settings
+    _stream: Stream
+    _array: Callable[[], BoundArray]
+    _lock_shape: Callable[[], AbstractContextManager[BoundArray]]
+    _settings: Callable[[], AbstractContextManager[object]]
+    _open: bool = True
+    _process: int = field(default_factory=os.getpid)
 
     def __enter__(self) -> Self:
         return self
@@ -404,7 +380,7 @@ def shrunken_shape(array: BoundArray, shape: tuple[int, ...]) -> tuple[int, ...]
     _checked(array, shape, "erase")
     array.check_skipped()
     inner = _common_shape(array.model.shape, shape)
-    if not can_erase(array.store) and _outside(array, inner):
+    if not stores.can_erase(array.store) and _outside(array, inner):
         raise StoreError(
             f"cannot erase the chunks outside {shape} of {paths.show(array.path)}: {array.store!r}"
             " cannot delete; resize(..., outside='keep') keeps them"
@@ -455,7 +431,7 @@ def grow_array(
 
 def _outside(array: BoundArray, inner: tuple[int, ...]) -> list[str]:
     """Return the keys of stored chunks that have no element inside a shape."""
-    if not can_list(array.store):
+    if not stores.can_list(array.store):
         return []
     counts = array.reshaped(array.model.with_(shape=inner)).grid.shape
     return [key for coords, key in _listed_keys(array) if not _is_inside(coords, counts)]
@@ -503,11 +479,8 @@ def _inside(array: BoundArray, coords: Coords, shape: Coords) -> Coords:
 def _border(
     array: BoundArray, inner: Coords, outer: Coords | None = None
 ) -> Iterator[tuple[Coords, tuple[slice, ...]]]:
-    """Yield stored chunks that are partly inside `inner`, each with a selection of that part.
-
-    Elements outside `outer` do not count.
-    """
-    if 0 in inner or not can_list(array.store):
+    """Yield stored chunks partly inside `inner`, with that part; nothing outside `outer` counts."""
+    if 0 in inner or not stores.can_list(array.store):
         return
     small = array.reshaped(array.model.with_(shape=inner))
     for coords, _ in list(_listed_keys(array)):

@@ -13,20 +13,14 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from omnizarr import stores
 from omnizarr.concurrency import key_locks
 from omnizarr.concurrency.retry import AnswerLost
 from omnizarr.errors import InvalidMetadata, NodeNotFound, StoreError, warn
 from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.publish.stage import epoch
-from omnizarr.stores import (
-    Store,
-    can_list,
-    get_existing,
-    has_low_latency,
-    lock,
-    update_value,
-)
+from omnizarr.stores import Store
 from omnizarr.stores.base import LockKind
 
 if TYPE_CHECKING:
@@ -39,7 +33,6 @@ MAX_REWRITTEN = 2**32
 _STALE = ", so its consolidated metadata may be out of date; call consolidate_metadata again"
 _counter = itertools.count(1)
 _rewritten: Counter[tuple[str, str]] = Counter()  # by store and key
-_changes = 0  # a new number after every change of a node by this process
 
 
 class ConsolidatedMetadata:
@@ -62,10 +55,10 @@ class ConsolidatedMetadata:
         """`fetched` are values by key that were just fetched."""
         self.requested = requested
         self.trusted: bool = False
-        self._fetched = _changes, fetched or {}
+        self._fetched = epoch[0], fetched or {}
         self._store, self._path, self._format = store, path, format
         self._key = consolidated.key(format, path, name)
-        self._read_at = -1  # the value of `_changes` when they were read
+        self._read_at = -1  # the value of `epoch` when they were read
         self._data: bytes | None = None
         self._entries: consolidated.Entries | None = None
         self._nodes: dict[str, Node | None] = {}
@@ -77,20 +70,17 @@ class ConsolidatedMetadata:
 
     def trust(self) -> None:
         """Do not compare arrays with their own metadata where each takes a slow request."""
-        self.trusted = not has_low_latency(self._store)
+        self.trusted = not stores.has_low_latency(self._store)
 
     def load(self, metadata: Mapping[str, bytes] | None = None) -> bool:
-        """Read them if a node may have changed; return True if the group has any.
-
-        `metadata` are values by key that were fetched before.
-        """
-        if self._read_at == _changes or self._key is None:
+        """Read them (from `metadata`) if a node may have changed; return True if there are any."""
+        if self._read_at == epoch[0] or self._key is None:
             return self._entries is not None
-        read_at = _changes
+        read_at = epoch[0]
         (at, fetched), self._fetched = self._fetched, (-1, {})
         if metadata is None and at == read_at and self._key in fetched:
             metadata = fetched
-        found = get_existing(self._store, [self._key]) if metadata is None else metadata
+        found = stores.get_existing(self._store, [self._key]) if metadata is None else metadata
         data = found.get(self._key)
         if data != self._data or self._read_at < 0:
             entries = None if data is None else consolidated.read(self._format, data, self._key)
@@ -113,10 +103,7 @@ class ConsolidatedMetadata:
         return self._nodes[relative]
 
     def children(self, path: str) -> dict[str, Node | None] | None:
-        """Return the nodes one level below a path by name, None for an invalid entry.
-
-        Return None if there are no consolidated metadata for the path.
-        """
+        """Return the nodes one level below a path, None for an invalid one; or None without any."""
         if not self.load() or not self._covers(path):
             return None
         if self._names is None:
@@ -147,13 +134,12 @@ class ConsolidatedMetadata:
 
 def mark_changed() -> None:
     """Make every `ConsolidatedMetadata` of this process read again before its next use."""
-    global _changes
-    epoch[0] = _changes = next(_counter)
+    epoch[0] = next(_counter)
 
 
 def has_consolidated(store: Store, path: str, format: Format) -> bool:
     """Return True if the group at a path, or one above, has consolidated metadata."""
-    found = get_existing(store, consolidated.holders(format, path))
+    found = stores.get_existing(store, consolidated.holders(format, path))
     return any(consolidated.read(format, data, key) is not None for key, data in found.items())
 
 
@@ -164,10 +150,7 @@ def consolidated_formats(store: Store, path: str, format: Format) -> list[Format
 
 
 def fetch_groups(store: Store, path: str, format: Format) -> dict[str, bytes] | None:
-    """Return the metadata of all groups above, with their consolidated metadata.
-
-    None if one of the groups is missing or not valid.
-    """
+    """Return the metadata of all groups above; None if one is missing or not valid."""
     keys = consolidated.keys_above(format, path)
     found = {key: data for key in keys if (data := store.get(key)) is not None}
     try:
@@ -194,20 +177,20 @@ def update_consolidated(
     mark_changed()
     if holders is None:
         keys = dict.fromkeys(key for path in nodes for key in consolidated.holders(format, path))
-        found = get_existing(store, keys) if keys else {}
+        found = stores.get_existing(store, keys) if keys else {}
         holders = consolidated.present_holders(format, nodes, found)
         del found  # which may be large
     for key, group in holders.items():
         start = paths.prefix(group)
         changed = {
-            path[len(start) :]: _by_name(metadata)
-            for path, metadata in nodes.items()
+            path[len(start) :]: {paths.name(k): v for k, v in (new or {}).items() if v is not None}
+            for path, new in nodes.items()
             if path == group or path.startswith(start)
         }
         update = partial(_updated, store, format, key, changed)
         try:
             with lock_consolidated(store, format, key, group):
-                update_value(store, key, update, _STALE)
+                stores.update_value(store, key, update, _STALE)
         except AnswerLost:
             raise
         except StoreError as e:
@@ -222,12 +205,9 @@ def update_consolidated(
 def lock_consolidated(store: Store, format: Format, key: str, group: str) -> Iterator[None]:
     """Keep other threads and processes from changing the consolidated metadata of a group."""
     kind: LockKind = "documents" if key in format.keys(group) else "copies"
-    with key_locks.locked(key_locks.METADATA, [key]), lock(store, paths.prefix(group), [key], kind):
+    processes = stores.lock(store, paths.prefix(group), [key], kind)
+    with key_locks.locked(key_locks.METADATA, [key]), processes:
         yield
-
-
-def _by_name(metadata: Mapping[str, bytes | None] | None) -> dict[str, bytes]:
-    return {paths.name(k): text for k, text in (metadata or {}).items() if text is not None}
 
 
 def _updated(
@@ -242,7 +222,7 @@ def _updated(
     if data is None or entries is None:
         return data
     where = (repr(store), key)
-    if len(data) > MAX_UPDATED and can_list(store):
+    if len(data) > MAX_UPDATED and stores.can_list(store):
         _rewritten[where] += len(data)
     if _rewritten[where] > MAX_REWRITTEN:
         del _rewritten[where]
@@ -261,7 +241,7 @@ def _updated(
 def collect(location: Location, key: str, stored: bytes | None) -> bytes | None:
     """Return the consolidated metadata of a group; `stored` itself if nothing has changed."""
     store, format, path = location.store, location.format, location.path
-    own = get_existing(store, [k for k in format.keys(path) if k != key])
+    own = stores.get_existing(store, [k for k in format.keys(path) if k != key])
     if stored is not None and key in format.keys(path):
         own[key] = stored
     group = format.read(path, own, [])
@@ -282,7 +262,7 @@ def _own_metadata(
     for first in range(0, len(every), BATCH):
         names = every[first : first + BATCH]
         keys = [key for name in names for key in format.keys(start + name)]
-        found = get_existing(location.store, keys)
+        found = stores.get_existing(location.store, keys)
         for name in names:
             try:
                 node = format.read(start + name, found, [])

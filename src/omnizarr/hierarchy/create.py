@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from omnizarr.codecs.specify import pipeline
 from omnizarr.errors import InvalidArgument, WrongType
-from omnizarr.hierarchy.array import Array, data_type_of
+from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.build import create_nodes, make_array
 from omnizarr.hierarchy.group import Group, make_group, open_node
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import format_for, resolve_store_path
 from omnizarr.hierarchy.node import complete_hierarchy
-from omnizarr.hierarchy.open import open_group
+from omnizarr.hierarchy.open import open
 from omnizarr.hierarchy.options import ArrayOptions, Place, document_options
 from omnizarr.hierarchy.selection import S, as_source
 
@@ -215,36 +215,14 @@ def save(
     for name, values in arrays.items():
         if values is None or np.isscalar(values):
             raise WrongType(f"{name}={values!r} is neither an array nor an option of create_array")
-    parent = open_group(store, "a", **place)
+    parent = open(store, "a", kind="group", **place)
     for name, values in arrays.items():
         parent.create_array(name, data=as_source(values), **options)
 
 
-# Options that describe the codec pipeline.
-CODEC_OPTIONS = {"codecs", "filters", "serializer", "compressors", "order"}
-
-
-def options_like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of an array like another one, updated with `options`."""
-    found: dict[str, Any] = {"shape": a.shape}
-    if hasattr(a, "dtype"):
-        found["dtype"] = data_type_of(as_source(a))
-    if isinstance(a, Array):
-        found |= {
-            "chunks": a.chunks,
-            "shards": a.shards,
-            "fill_value": a.fill_value,
-            "dimension_names": a.dimension_names,
-            "zarr_format": a.zarr_format,
-        }
-        if (
-            options.get("zarr_format", a.zarr_format) == a.zarr_format
-            and not CODEC_OPTIONS & options.keys()
-        ):
-            known = pipeline(a._model)
-            found |= {
-                name: getattr(known, name) for name in ("filters", "serializer", "compressors")
-            }
-    elif isinstance(getattr(a, "chunks", None), tuple):
-        found["chunks"] = tuple(c[0] if isinstance(c, tuple) and c else c for c in a.chunks)
-    return {**found, **options}
+def options_like(array: Array, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of an array stored like another one, updated with `options`."""
+    found = {n: getattr(array, n) for n in ("chunks", "shards", "fill_value", "dimension_names")}
+    known = pipeline(array._model)
+    codecs = {name: getattr(known, name) for name in ("filters", "serializer", "compressors")}
+    return {**found, **codecs, **options}

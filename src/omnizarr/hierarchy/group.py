@@ -19,7 +19,7 @@ from omnizarr.errors import (
     warn,
     warn_of_problems,
 )
-from omnizarr.hierarchy import info
+from omnizarr.formats import title
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes, lock_nodes
 from omnizarr.hierarchy.build import create_node, create_nodes, make_array, move
@@ -28,13 +28,7 @@ from omnizarr.hierarchy.info import Info, Tree, tree
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import check_erasable, check_known_absent, no_member_message
 from omnizarr.hierarchy.node import NodeHandle, complete_hierarchy, frozen
-from omnizarr.hierarchy.options import (
-    ArrayOptions,
-    Member,
-    NewOptions,
-    document_options,
-    plain_type,
-)
+from omnizarr.hierarchy.options import ArrayOptions, Member, document_options, plain_type
 from omnizarr.hierarchy.selection import S
 from omnizarr.model import ArrayModel, GroupModel, Node
 from omnizarr.publish.publication import lock_replacement, settle_replacements, wait_for_replacement
@@ -233,13 +227,11 @@ class Group(NodeHandle[GroupModel]):
 
     def _nodes(self, location: Location | None = None) -> dict[str, Node]:
         """Return the readable members; warn of any other."""
-        good: dict[str, Node] = {}
-        for name, node in (location or self._location).children().items():
+        found = (location or self._location).children()
+        for name, node in found.items():
             if isinstance(node, Exception):
                 warn(f"{name!r} is left out: {node}")
-            else:
-                good[name] = node
-        return good
+        return {name: node for name, node in found.items() if not isinstance(node, Exception)}
 
     @property
     def consolidated(self) -> dict[str, Node] | None:
@@ -546,10 +538,12 @@ class Group(NodeHandle[GroupModel]):
     @property
     def info(self) -> Info:
         """A summary of the group's metadata; the store is not accessed."""
-        return info.group_info(self._model, self._location)
+        info = Info(type=f"group, {title(self._location.format.name)}", path=str(self._location))
+        info.add_attributes(self._model.attributes)
+        return info
 
     def __repr__(self) -> str:
-        return info.group_line(self._location)
+        return f"<Group {self.name}  {title(self._location.format.name)}  on {self.store!r}>"
 
 
 def open_node(location: Location, node: Node) -> Array | Group:
@@ -564,4 +558,4 @@ def make_group(location: Location, attributes: Mapping[str, Any] | None, overwri
 
 
 document_options(ArrayOptions, explained=True)(Group.create_array)
-document_options(NewOptions)(Group.require_array)
+document_options(Member)(Group.require_array)

@@ -145,13 +145,6 @@ def array_line(array: ArrayModel, location: Location) -> str:
     )
 
 
-def group_line(location: Location) -> str:
-    """Describe a group in one line."""
-    return (
-        f"<Group {paths.show(location.path)}  {title(location.format.name)}  on {location.store!r}>"
-    )
-
-
 def number_text(value: Any) -> str:
     """Return a number of at most six digits, or a dash in place of None."""
     if value is None:
@@ -248,27 +241,14 @@ def grid_text(shape: str, nbytes: int, counts: tuple[int, ...]) -> str:
 
 
 def decoded_bytes(count: int, expected: int, full: int, nbytes: int) -> float:
-    """Return the bytes in memory of some of the chunks of an array of `nbytes` bytes.
-
-    `full` are those of one chunk, 0 if chunks differ.
-    """
+    """Return the bytes in memory of `count` chunks, of `full` bytes each, or 0 if they differ."""
     return min(count * full, nbytes) if full else nbytes * count / max(1, expected)
 
 
 def stored_text(count: int, expected: int, what: str, stored: int, decoded: float) -> str:
-    """Describe the number and bytes of stored chunks or shards, and the compression ratio.
-
-    `decoded` are their bytes in memory, 0 if not known.
-    """
+    """Describe stored chunks: number, bytes, compression ratio if `decoded` bytes are known."""
     ratio = f"; compression ratio {decoded / stored:.1f}" if stored and decoded else ""
     return f"{count} of {counted(expected, what)}, {size_text(stored)}{ratio}"
-
-
-def group_info(group: GroupModel, location: Location) -> Info:
-    """Summarise the metadata of a group."""
-    info = Info(type=f"group, {title(location.format.name)}", path=str(location))
-    info.add_attributes(group.attributes)
-    return info
 
 
 def counted(number: int, what: str) -> str:

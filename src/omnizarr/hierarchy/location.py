@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from omnizarr import config
+from omnizarr import config, stores
 from omnizarr.errors import (
     InvalidMetadata,
     NodeChanged,
     NodeExists,
     NodeNotFound,
-    OmnizarrError,
     Problem,
     ReadOnly,
     StoreError,
@@ -31,22 +29,7 @@ from omnizarr.hierarchy.consolidated import (
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.publish.publication import interrupted, warn_of_replacement
 from omnizarr.publish.stage import PROBE, Extent, Kind, Mark, marker, publication_order, stage
-from omnizarr.stores import (
-    Store,
-    can_list,
-    changing,
-    check_writable,
-    commits_changes,
-    erase_prefix,
-    erase_values,
-    get_existing,
-    has_low_latency,
-    is_process_local,
-    list_dir,
-    list_prefix,
-    one_level,
-    set_new,
-)
+from omnizarr.stores import Store
 from omnizarr.stores.base import ChangesKeys, traits
 from omnizarr.stores.operations import get_existing_or_empty, keys_below, set_new_below
 
@@ -111,12 +94,6 @@ class Location:
         self.warn_of_name()
         return node
 
-    def shape(self) -> tuple[int, ...] | None:
-        """Read the shape in the array's own metadata; return None if there is no array."""
-        with suppress(OmnizarrError):
-            return getattr(self._read_own([]), "shape", None)
-        return None
-
     def find(self, problems: list[Problem]) -> Node | None:
         """Read the node, also from consolidated metadata; return None if there is none."""
         copied, node = self.consolidated, None
@@ -131,7 +108,7 @@ class Location:
         return node
 
     def _read_own(self, problems: list[Problem]) -> Node | None:
-        metadata = get_existing(self.store, self.format.keys(self.path))
+        metadata = stores.get_existing(self.store, self.format.keys(self.path))
         node = self.format.read(self.path, metadata, problems)
         if (
             node is None
@@ -150,20 +127,18 @@ class Location:
     def _is_inside_array(self) -> bool:
         """Return True for a path inside an array, in formats that keep metadata beside chunks."""
         above = paths.ancestors(self.path) if self.is_under_one_prefix else []
-        metadata = get_existing(self.store, [key for p in above for key in self.format.keys(p)])
+        keys = [key for path in above for key in self.format.keys(path)]
+        metadata = stores.get_existing(self.store, keys)
         return any(isinstance(self.format.read(p, metadata, []), ArrayModel) for p in above)
 
     def _has_nodes_below(self) -> bool:
-        known = self.format.implicit_groups and can_list(self.store)
-        return known and any(list_dir(self.store, self.format.listing(self.path)))
+        known = self.format.implicit_groups and stores.can_list(self.store)
+        return known and any(stores.list_dir(self.store, self.format.listing(self.path)))
 
     def children(
         self, names: Mapping[str, str | None] | None = None
     ) -> dict[str, Node | Exception]:
-        """Return the nodes one level below by name, or the error of one that cannot be read.
-
-        `names` are some of those that `child_names` returns, where not all are wanted.
-        """
+        """Return the nodes one level below, or some `names`; the error of an unreadable one."""
         known = None if self.consolidated is None else self.consolidated.children(self.path)
         if known is None:
             found = self._list_children(self.child_names(warns=True) if names is None else names)
@@ -182,7 +157,7 @@ class Location:
         """Read the nodes of some names, whose kind may be known."""
         start = paths.prefix(self.path)
         keys = [key for name in names for key in self.format.keys(start + name)]
-        metadata = get_existing(self.store, keys)
+        metadata = stores.get_existing(self.store, keys)
         found: dict[str, Node | Exception] = {}
         for name, kind in names.items():
             try:
@@ -202,7 +177,7 @@ class Location:
         With `warns`, a warning is given if the listing shows that one may be absent, since the
         writer that replaced it was interrupted.
         """
-        if not can_list(self.store):
+        if not stores.can_list(self.store):
             raise StoreError(f"cannot list the members of {self}; open them by name")
         if self.path.count("/") >= MAX_DEPTH:
             raise InvalidMetadata(
@@ -210,18 +185,18 @@ class Location:
             )
         prefix = self.format.listing(self.path)
         if self.listed_keys is None:
-            keys, prefixes = list_dir(self.store, prefix)
+            keys, prefixes = stores.list_dir(self.store, prefix)
         else:
-            keys, prefixes = one_level(keys_below(self.listed_keys, prefix), prefix)
+            keys, prefixes = stores.one_level(keys_below(self.listed_keys, prefix), prefix)
         warn_of_replacement(self.store, prefixes if warns else ())
         return dict(self.format.children(self.path, keys, prefixes))
 
     def with_listing(self) -> Location:
         """Return this location with one listing for a walk, in formats with separate prefixes."""
         known = self.listed_keys is not None or self.consolidated is not None
-        if known or self.is_under_one_prefix or not can_list(self.store):
+        if known or self.is_under_one_prefix or not stores.can_list(self.store):
             return self
-        listed = list_prefix(self.store, self.format.listing(self.path))
+        listed = stores.list_prefix(self.store, self.format.listing(self.path))
         return replace(self, listed_keys=tuple(sorted(listed)))
 
     def without_listing(self) -> Location:
@@ -236,7 +211,7 @@ class Location:
             raise ReadOnly(f"{self}: {self.format.frozen}")
         if self.read_only and traits(self.store).to_write is None:
             raise ReadOnly(f"{self} was opened read-only; use mode 'r+' or 'a' to write")
-        check_writable(self.store)
+        stores.check_writable(self.store)
 
     def save(
         self,
@@ -328,7 +303,7 @@ class Location:
         if claims and not self.is_private and marker(self.path) not in metadata:
             self._claim(metadata, stray)
         else:
-            erase_values(self.store, stray)
+            stores.erase_values(self.store, stray)
             self.store_new_node(metadata)
         return found.metadata
 
@@ -337,30 +312,27 @@ class Location:
 
         Another writer may have finished since the path was looked at. Stray attributes are erased.
         """
-        if not set_new(self.store, marker(self.path), Mark("create").write()):
+        if not stores.set_new(self.store, marker(self.path), Mark("create").write()):
             raise NodeExists(f"another writer is just creating {self}; open it later")
         try:
             if existing_node(self.store, self.path) is not None:
                 raise NodeExists(f"another writer has just created {self}; open it instead")
-            erase_values(self.store, stray)
+            stores.erase_values(self.store, stray)
             self.store_new_node(metadata)
         finally:
             self.store.erase(marker(self.path))
 
     def leftovers(self, overwrite: bool) -> tuple[str, ...]:
-        """Return the keys that an interrupted writer left and a new node must erase.
-
-        Raises if they may not be erased, or if other nodes are below the location.
-        """
+        """Return the keys that an interrupted writer left; raise if they may not be erased."""
         store, format = self.store, self.format
         mark = store.get(marker(self.path))
         if mark is not None and (not overwrite or Mark.read(mark).is_being_written):
             raise NodeExists(Mark.read(mark).message(self))
-        if not can_list(store):
+        if not stores.can_list(store):
             return ()
         found, extent = [], node_extent(format, self.path)
         for prefix in extent.prefixes:
-            for key in list_prefix(store, prefix):
+            for key in stores.list_prefix(store, prefix):
                 if mark is not None and extent.marks(key):
                     found.append(key)
                 if paths.is_ours(key) or key in extent.metadata:
@@ -381,17 +353,6 @@ class Location:
                 " erase them"
             )
         return tuple(found) if mark is None else (*found, marker(self.path))
-
-    def create_below(self, node: Node) -> tuple[Node, Mapping[str, bytes | None]]:
-        """Store a new node below an existing group, and return it and its metadata.
-
-        The caller checks that there is none, and updates consolidated metadata.
-        """
-        metadata, read = self.prepare(node)
-        if isinstance(node, ArrayModel) and has_low_latency(self.store) and not self.is_private:
-            self.leftovers(overwrite=False)
-        self.store_new_node(metadata)
-        return read, metadata
 
     def prepare(self, node: Node) -> tuple[dict[str, bytes | None], Node]:
         """Return the metadata of a new node, and the node as it will be read back."""
@@ -445,7 +406,7 @@ class Location:
         found = found or PathMetadata.fetch(self)
         for key, root in self.format.root_documents().items():
             if key not in found.metadata:
-                set_new(self.store, key, root)
+                stores.set_new(self.store, key, root)
         for path in found.missing:
             self.at(path)._create_group()
 
@@ -455,7 +416,8 @@ class Location:
         stored = self._store_below(metadata)
         if isinstance(self._read_own([]), ArrayModel):
             if stored:
-                erase_values(self.store, [k for k, text in metadata.items() if text is not None])
+                added = [key for key, text in metadata.items() if text is not None]
+                stores.erase_values(self.store, added)
             raise NodeExists(f"another writer has just created the array {self}")
         if stored:
             update_consolidated(self.store, self.format, {self.path: metadata})
@@ -463,18 +425,15 @@ class Location:
     def _store_below(
         self, metadata: Mapping[str, bytes | None], same: Mapping[str, str | None] | None = None
     ) -> bool:
-        """Store the metadata of a new node as `_store_new` does, if the group above still exists.
-
-        In a directory, the folder of the group shows that.
-        """
+        """Store the metadata of a new node by `_store_new` if the group above still exists."""
         if not self.path or self.is_private or self.format.implicit_groups:
             return self._store_new(metadata)
         above = self.format.keys(self.path.rpartition("/")[0])
         if isinstance(self.store, ChangesKeys):
             documents = {key: text for key, text in metadata.items() if text is not None}
             return set_new_below(self.store, documents, above, same or {})
-        with changing(self.store):
-            if is_process_local(self.store) and not get_existing(self.store, above):
+        with stores.changing(self.store):
+            if stores.is_process_local(self.store) and not stores.get_existing(self.store, above):
                 raise NodeChanged(f"the group above {self} was deleted or moved")
             return self._store_new(metadata)
 
@@ -482,9 +441,9 @@ class Location:
         """Store the metadata of a new node; return False if another writer has just created it."""
         main, *others = [(k, text) for k, text in metadata.items() if text is not None]
         # The others before the node appears, unless somebody has left them there.
-        later = [row for row in others if not set_new(self.store, *row)] if others else []
-        if not (put or partial(set_new, self.store))(*main):
-            erase_values(self.store, [row[0] for row in others if row not in later])
+        later = [row for row in others if not stores.set_new(self.store, *row)] if others else []
+        if not (put or partial(stores.set_new, self.store))(*main):
+            stores.erase_values(self.store, [row[0] for row in others if row not in later])
             return False
         for row in later:
             self.store.set(*row)
@@ -504,17 +463,17 @@ class Location:
 
     def _erase_metadata_first(self) -> None:
         keys, prefixes = self.format.subtree(self.path)
-        listed = (key for prefix in prefixes for key in list_prefix(self.store, prefix))
+        listed = (key for prefix in prefixes for key in stores.list_prefix(self.store, prefix))
         metadata = {*keys, *self.format.keys(self.path)}
         metadata |= {key for key in listed if is_metadata(key)}
-        marks = not commits_changes(self.store)
+        marks = not stores.commits_changes(self.store)
         if marks:
             self.store.erase(PROBE)  # raises where nothing can be erased
             self.store.set(marker(self.path), Mark("delete", kind=Kind.DELETE).write())
         inner_first = sorted(metadata, key=publication_order, reverse=True)
-        erase_values(self.store, sorted(inner_first, key=lambda key: -key.count("/")))
+        stores.erase_values(self.store, sorted(inner_first, key=lambda key: -key.count("/")))
         for prefix in prefixes:
-            erase_prefix(self.store, prefix)
+            stores.erase_prefix(self.store, prefix)
         if marks:
             self.store.erase(marker(self.path))
 
@@ -529,12 +488,9 @@ def node_extent(format: Format, path: str) -> Extent:
 def existing_node(
     store: Store, path: str, metadata: Mapping[str, bytes] | None = None
 ) -> tuple[Format, Node | Exception] | None:
-    """Return the node at a path in any format, or the error if it cannot be read.
-
-    `metadata` are the values of the keys of a probe, if they were fetched before.
-    """
-    probe = Probe(path, separator=default_separator(store))
-    metadata = get_existing(store, probe.keys()) if metadata is None else metadata
+    """Return the node at a path in any format, or its error; `metadata` may be known already."""
+    probe = Probe(path, separator=traits(store).separator)
+    metadata = stores.get_existing(store, probe.keys()) if metadata is None else metadata
     for format in probe.formats(metadata, []):
         try:
             if format.implicit_groups:  # the keys of its nodes are not among those of the probe
@@ -548,11 +504,6 @@ def existing_node(
     return None
 
 
-def default_separator(store: Store) -> str:
-    """Return the separator of chunk keys that a nested store of zarr-python 2 implies."""
-    return traits(store).separator
-
-
 class PathMetadata(NamedTuple):
     """The metadata at a path and at all groups above it, fetched in one batch."""
 
@@ -562,10 +513,7 @@ class PathMetadata(NamedTuple):
 
     @classmethod
     def fetch(cls, at: Location) -> PathMetadata:
-        """Fetch everything that decides if a node can be created; raise if none can be there.
-
-        That is so below an array, or if a hierarchy of another format uses a key that it needs.
-        """
+        """Fetch everything that decides if a node can be created; raise if none can be there."""
         store, path, format = at.store, at.path, at.format
         keys = [*format.root_documents(), *consolidated.holders(format, path)]
         keys += [*consolidated.keys_above(format, path), *Probe(path).keys(), marker(path)]

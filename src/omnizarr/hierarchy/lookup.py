@@ -31,19 +31,11 @@ from omnizarr.formats import Format, Probe, by_name, consolidated
 from omnizarr.formats.detect import N5_KEY, ROOT_KEYS, backslash_hint, own_documents
 from omnizarr.formats.format import title
 from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
-from omnizarr.hierarchy.location import Location, default_separator
+from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.publish.publication import check_whole, replaced, wait_for_replacement
 from omnizarr.publish.stage import MARKER, Mark, marker
-from omnizarr.stores import (
-    Store,
-    can_list,
-    file_root,
-    get_existing,
-    has_low_latency,
-    list_dir,
-    list_prefix,
-)
+from omnizarr.stores import Store
 from omnizarr.stores.base import traits
 from omnizarr.stores.resolve import is_archive, is_zarr_python_store
 
@@ -108,7 +100,7 @@ def resolve_store_path(
     if mode not in MODES:
         raise InvalidArgument(f"mode {mode!r} is not known; {_MODES_EXPLAINED}")
     start = ""
-    if has_store_path(store):
+    if not isinstance(store, (str, Path)) and has_store_path(store):
         store, start = store.store, store.path
     if store is None and isinstance(path, str) and _FILE_NAME.search(path):
         warn(
@@ -124,10 +116,7 @@ def resolve_store_path(
 def resolve_root(
     where: Any, mode: str = "r+", storage_options: Mapping[str, Any] | None = None
 ) -> tuple[Store, str]:
-    """Return the store and path of `where`, for operations on a store from its root.
-
-    A path in a store of zarr-python is a store of its own here, whose root it is.
-    """
+    """Return the store and path of `where`; a path in a store of zarr-python is a root here."""
     if is_zarr_python_store(where):
         return stores.resolve(where, read_only=mode == "r", storage_options=storage_options), ""
     return resolve_store_path(where, None, mode, storage_options)
@@ -162,7 +151,8 @@ def find_node(
             location = Location(store, path, own[0], read_only, missing=missing)
             array = location.format.read(path, own[1], problems)
             if isinstance(array, ArrayModel):
-                location.warn_of_name()
+                if path:
+                    location.warn_of_name()
                 if problems:
                     warn_of_problems(problems)
                 return location, array
@@ -170,7 +160,7 @@ def find_node(
     probe = Probe(path, wanted, separator, kind)
     name = use_consolidated if isinstance(use_consolidated, str) else None
     more = partial(consolidated.probe_keys, path=path, name=name) if use_consolidated else _no_keys
-    for attempt in range(2 if has_low_latency(store) else 1):
+    for attempt in range(2 if stores.has_low_latency(store) else 1):
         if attempt:  # it may just have been absent while it was replaced
             wait_for_replacement(store)
         metadata, problems = _fetch_likely(store, probe, more), []
@@ -180,12 +170,13 @@ def find_node(
             node = format.read(path, metadata, problems)
             if node is None and format.implicit_groups:
                 node = location.find(problems)
-                if node is None and number + 1 == len(formats) and not has_low_latency(store):
+                last = number + 1 == len(formats)
+                if node is None and last and not stores.has_low_latency(store):
                     # What it would take precedence of was not asked for.
                     metadata = fetch_probe(store, probe, more)
                     formats += [f for f in probe.formats(metadata, []) if f.name != format.name]
             if prefer_group and isinstance(node, ArrayModel):
-                beside = get_existing(store, format.keys(path)[1:])
+                beside = stores.get_existing(store, format.keys(path)[1:])
                 group = format.read(path, beside, [])
                 if group is not None:
                     warn(
@@ -196,9 +187,9 @@ def find_node(
                 continue
             location.warn_of_name()
             warn_of_problems(problems)
-            if not has_low_latency(store) and (place := _neighbourhood(store)):
+            if not stores.has_low_latency(store) and (place := _neighbourhood(store)):
                 _likely.put(place, format.name)
-            may_use = use_consolidated or (use_consolidated is None and not can_list(store))
+            may_use = use_consolidated or (use_consolidated is None and not stores.can_list(store))
             if not isinstance(node, GroupModel) or not may_use:
                 return location, node
             found = ConsolidatedMetadata(
@@ -226,12 +217,12 @@ def _fetch_likely(
 
     Consolidated metadata of version 2, where they are among the keys, stand for the group's own.
     """
-    if has_low_latency(store) or probe.wanted is not None:
+    if stores.has_low_latency(store) or probe.wanted is not None:
         return fetch_probe(store, probe, more_keys)
     more, found = more_keys(None), dict[str, bytes]()
     try:
         for keys in probe.stages(_likely.get(_neighbourhood(store)), more):
-            found |= get_existing(store, keys)
+            found |= stores.get_existing(store, keys)
             for key in more if not probe.is_decided(found) else ():
                 if key in found and not probe.formats(found, []):
                     found |= consolidated.group_documents(found[key], key, probe.path)
@@ -260,20 +251,20 @@ def fetch_probe(
     `more_keys` gets the name of a format, or None for any.
     """
     try:
-        return get_existing(store, [*probe.keys(), *more_keys(probe.wanted)])
+        return stores.get_existing(store, [*probe.keys(), *more_keys(probe.wanted)])
     except StoreError:
         found: dict[str, bytes] = {}
         for keys in probe.keys_in_order():
-            found |= get_existing(store, keys)
+            found |= stores.get_existing(store, keys)
             formats = probe.formats(found, [])
             if formats:
-                return found | get_existing(store, more_keys(formats[0].name))
+                return found | stores.get_existing(store, more_keys(formats[0].name))
         raise
 
 
 def format_for(store: Store, path: str, zarr_format: object) -> Format:
     """Return the format of a new node: as requested, else of its hierarchy, else the default."""
-    separator = default_separator(store)
+    separator = traits(store).separator
     if zarr_format is not None:
         wanted = by_name(zarr_format, separator)
         if not wanted.root_documents():  # which would say more about the format
@@ -316,21 +307,20 @@ def _found_instead(store: Store, path: str) -> str:
         return begun
     if store.get(paths.prefix(path) + N5_KEY) is not None:
         return "; it is N5, which omnizarr does not read: tensorstore and z5py do"
-    file = file_root(store)
+    file = stores.file_root(store)
     if file is not None and file.is_file():
         return f", which is {_describe_file(file)}"
     for part in () if file is None else (file / path, *(file / path).parents):
         if part.is_symlink() and not part.exists():
             return f"; {str(part)!r} is a symbolic link to {os.readlink(part)!r}, which is missing"
     hint = backslash_hint(path)
-    if not can_list(store):
+    if not stores.can_list(store):
         if _may_have_implicit_groups(store):
             return f"; {_listing_needed(store, path)}"
         return f" (no {ROOT_KEYS} is there){hint}"
-    keys, prefixes = list_dir(store, paths.prefix(path))
+    keys, prefixes = stores.list_dir(store, paths.prefix(path))
     if not keys and not prefixes:
-        doubt = _root_problem(store) if path else ""
-        return f"; nothing is there at all. {doubt or _similar_file(store, path)}{hint}"
+        return f"; nothing is there at all. {_similar_file(store, path)}{hint}"
     names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
     some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
     return f" (no {ROOT_KEYS}; it holds: {some}){hint}"
@@ -355,7 +345,7 @@ def no_member_message(location: Location, path: str) -> str:
     store, names, below = location.store, list[str](), location.child(path).path
     with suppress(StoreError):  # as a server may refuse to list
         message += _interruption(store, below)
-        names = sorted(location.child_names()) if can_list(store) else []
+        names = sorted(location.child_names()) if stores.can_list(store) else []
     try:
         check_known_absent(location.child(path))
     except StoreError as e:
@@ -369,7 +359,7 @@ def no_member_message(location: Location, path: str) -> str:
 
 def check_known_absent(location: Location) -> None:
     """Raise if it cannot be known that there is no node."""
-    if location.format.implicit_groups and not can_list(location.store):
+    if location.format.implicit_groups and not stores.can_list(location.store):
         raise StoreError(_listing_needed(location.store, location.path))
 
 
@@ -387,10 +377,7 @@ def _may_have_implicit_groups(store: Store) -> bool:
 
 
 def hierarchies_above(store: Store) -> Iterator[tuple[Store, list[Format]]]:
-    """Yield the directories above that are nodes, innermost first, with their formats.
-
-    Stores other than directories do not know what contains them, and yield nothing.
-    """
+    """Yield the directories above that are nodes, innermost first, with their formats."""
     for outer in getattr(store, "parents", tuple)():
         with suppress(OmnizarrError):  # such as from a directory that may not be read
             if formats := [format for format in all_formats(outer) if format.has_groups]:
@@ -400,24 +387,12 @@ def hierarchies_above(store: Store) -> Iterator[tuple[Store, list[Format]]]:
 def all_formats(store: Store) -> list[Format]:
     """Return all formats that have metadata of a node at the root of a store."""
     probe = Probe("")
-    return probe.formats(get_existing(store, probe.keys()), [])
-
-
-def _root_problem(store: Store) -> str:
-    """Return why the root metadata, which may say where nodes are, cannot be read, or ""."""
-    probe = Probe("")
-    documents = _fetch_likely(store, probe)
-    try:
-        for format in probe.formats(documents, []):
-            format.read("", documents, [])
-    except InvalidMetadata as e:
-        return f"The metadata of the root are not valid: {e.problems[0] if e.problems else e}"
-    return ""
+    return probe.formats(stores.get_existing(store, probe.keys()), [])
 
 
 def _similar_file(store: Store, path: str) -> str:
     """Suggest a file in the same directory with a similar name."""
-    root = None if path else file_root(store)
+    root = None if path else stores.file_root(store)
     if root is not None and root.parent.is_dir():
         with suppress(OSError):  # without suffixes, which most names have in common
             names = {Path(name).stem: name for name in os.listdir(root.parent) if name != root.name}
@@ -453,12 +428,9 @@ _OWN = ("__omnizarr", ".__omnizarr")  # where unfinished work and journals are
 
 
 def is_hierarchy(store: Store, path: str, unfinished: bool = True) -> bool:
-    """Return True if there are metadata of a node, valid or not, or one is being written.
-
-    Without `unfinished`, one that is being written is none.
-    """
+    """Return True if there are metadata of a node, valid or not; with `unfinished`, or a marker."""
     names = [*Probe("").keys(), "attrs", MARKER]
-    found = get_existing(store, [paths.join(path, name) for name in names])
+    found = stores.get_existing(store, [paths.join(path, name) for name in names])
     present = {paths.name(key) for key in found}
     if MARKER in present and not unfinished:
         return False
@@ -468,7 +440,7 @@ def is_hierarchy(store: Store, path: str, unfinished: bool = True) -> bool:
 
 def list_folder(store: Store, path: str) -> list[str]:
     """Return the sorted paths of ZIP files and non-empty folders in a folder."""
-    keys, prefixes = list_dir(store, paths.prefix(path))
+    keys, prefixes = stores.list_dir(store, paths.prefix(path))
     inner = [prefix[:-1] for prefix in prefixes]
     shown = [name for name in inner if not paths.name(name).startswith(_OWN)]
     return sorted([*filter(is_archive, keys), *shown])
@@ -476,7 +448,7 @@ def list_folder(store: Store, path: str) -> list[str]:
 
 def is_link(store: Store, path: str) -> bool:
     """Return True for a symbolic link in a store of files."""
-    root = file_root(store)
+    root = stores.file_root(store)
     return root is not None and os.path.islink(root / path)
 
 
@@ -522,11 +494,11 @@ def require_readable_nodes(start: Location, node: Node) -> dict[str, Node]:
 def check_erasable(store: Store, path: str, format: Format) -> None:
     """Raise if a node cannot be erased, because other data are below it or cannot be listed."""
     where = f"{paths.show(path)} in {store!r}"
-    if not can_list(store):
+    if not stores.can_list(store):
         raise StoreError(f"{store!r} cannot list its keys, so {where} cannot be erased")
     arrays: dict[str, Node | None] = {}
     for prefix in format.subtree(path)[1]:
-        for key in list_prefix(store, prefix):
+        for key in stores.list_prefix(store, prefix):
             if paths.is_ours(key):
                 continue
             known = format.is_zarr_key(key) or _is_chunk(store, format, key, arrays)
@@ -543,7 +515,7 @@ def _is_same_node(store: Store, format: Format, key: str) -> bool:
     kinds = []
     for each in (format, *consolidated.other_formats(format)):
         try:
-            node = each.read(path, get_existing(store, each.keys(path)), [])
+            node = each.read(path, stores.get_existing(store, each.keys(path)), [])
         except InvalidMetadata:
             return False
         kinds.append(None if node is None else node.kind)
@@ -556,7 +528,7 @@ def _is_chunk(store: Store, format: Format, key: str, arrays: dict[str, Node | N
     """Return True if a key is a chunk key in the encoding of the array above it."""
     for path in paths.ancestors(key):
         if path not in arrays:
-            arrays[path] = format.read(path, get_existing(store, format.keys(path)), [])
+            arrays[path] = format.read(path, stores.get_existing(store, format.keys(path)), [])
         array = arrays[path]
         if isinstance(array, ArrayModel):
             encoding = chunk_key_encodings.bind(array.chunk_key_encoding)

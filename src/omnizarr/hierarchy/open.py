@@ -17,7 +17,7 @@ from omnizarr.formats.format import cannot
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.build import make_array
 from omnizarr.hierarchy.consolidated import collect, lock_consolidated, mark_changed
-from omnizarr.hierarchy.group import Group, make_group, open_node
+from omnizarr.hierarchy.group import Group, make_group
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.lookup import Mode, find_node, format_for, resolve_store_path
 from omnizarr.hierarchy.options import (
@@ -26,9 +26,8 @@ from omnizarr.hierarchy.options import (
     OpenRest,
     check_options,
     document_options,
-    runtime_config,
 )
-from omnizarr.hierarchy.selection import S
+from omnizarr.hierarchy.selection import ArrayConfig, S
 from omnizarr.model import paths
 from omnizarr.publish.publication import lock_replacement, replaced, settle_replacements
 from omnizarr.stores import Store, update_value
@@ -145,7 +144,8 @@ def open(
         >>> g.create_array("a", shape=3, dtype="i2").name
         '/a'
     """
-    check_missing(missing)
+    if missing != "fill":
+        check_missing(missing)
     given: dict[str, Any] = {k: options.get(k) for k in _NEW} if options else dict.fromkeys(_NEW)
     rest: Any = {k: v for k, v in options.items() if k not in _NEW} if options else {}
     if kind not in (None, "array", "group"):
@@ -170,12 +170,10 @@ def open(
             missing=missing,
             prefer_group=kind == "group",
         )
-        if kind is not None:
-            found: Array | Group = (Array if kind == "array" else Group).at(location, node)
-        else:
-            found = open_node(location, node)
+        chosen: type[Array | Group] = Array if (kind or node.kind) == "array" else Group
+        found = chosen.at(location, node)
         if isinstance(found, Array) and rest.get("config") is not None:
-            found._configure(runtime_config(rest))
+            found._configure(ArrayConfig.of(rest["config"]))
         return found
     wanted = format_for(resolved, node_path, zarr_format)
     location = Location(resolved, node_path, wanted, missing=missing)
@@ -191,16 +189,6 @@ def open(
     # Another writer has just created it.
     again: Any = {"kind": "array" if is_array else "group", "path": node_path, "missing": missing}
     return open(resolved, "r+", **again, **(rest if is_array else {}))
-
-
-def open_array(store: Any = None, mode: Mode | None = None, **options: Any) -> Array:
-    """Open or create an array, as `open` does."""
-    return open(store, mode, kind="array", **options)
-
-
-def open_group(store: Any = None, mode: Mode | None = None, **options: Any) -> Group:
-    """Open or create a group, as `open` does."""
-    return open(store, mode, kind="group", **options)
 
 
 def consolidate_metadata(
@@ -245,25 +233,16 @@ def consolidate_metadata(
     key = consolidated.key(location.format, location.path)
     if key is None:
         raise cannot(location.format.name, "consolidated metadata")
-    _consolidate(location, key)
-    group.refresh()
-    return group
 
-
-def _consolidate(location: Location, key: str) -> None:
-    """Store the consolidated metadata of a group, until no node has changed meanwhile.
-
-    Whoever changes a node after that updates them.
-    """
-    store = location.store
-
-    def attempt() -> None:
-        if update_value(store, key, partial(collect, location, key)):
+    def attempt() -> None:  # until no node has changed meanwhile; who does it later updates them
+        if update_value(resolved, key, partial(collect, location, key)):
             raise Overtaken(str(location))  # unless they are the same when read again
 
-    with lock_consolidated(store, location.format, key, location.path):
+    with lock_consolidated(resolved, location.format, key, location.path):
         retry_conflicts(attempt, " while its consolidated metadata was stored; try again")
     mark_changed()
+    group.refresh()
+    return group
 
 
 def consolidated_is_stale(store: Any) -> bool:

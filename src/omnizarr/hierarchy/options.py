@@ -23,7 +23,6 @@ from omnizarr.formats import Format
 from omnizarr.formats.format import check_attributes
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.chunk_shapes import AUTO, chunk_grid, shard_options, shard_shape
-from omnizarr.hierarchy.selection import ArrayConfig
 from omnizarr.model import ArrayModel, FillValue, Named
 from omnizarr.model.node import with_defaults
 
@@ -86,13 +85,6 @@ class ArrayOptions(TypedDict, total=False):
     config: Any
 
 
-class NewOptions(ArrayOptions, total=False):
-    """Options of functions that create an array in a group."""
-
-    dtype: Any
-    overwrite: bool
-
-
 class Member(ArrayOptions, total=False):
     """Options of a new array of a group, besides its values and their type."""
 
@@ -110,8 +102,11 @@ class Place(Member, _InStore, total=False):
     """Options of a new array in a store, besides its values and their type."""
 
 
-class CreateOptions(NewOptions, _InStore, total=False):
-    """Options of functions that create an array in a store."""
+class CreateOptions(ArrayOptions, _InStore, total=False):
+    """Options of functions that create an array of known shape in a store."""
+
+    dtype: Any
+    overwrite: bool
 
 
 class OpenOptions(ArrayOptions, total=False):
@@ -154,11 +149,6 @@ DEFAULTS: dict[str, Any] = {
     "fill_value": DEFAULT_FILL,
     "overwrite": False,
 }
-
-
-def runtime_config(options: ArrayOptions) -> ArrayConfig:
-    """Return the options of a handle, which are not stored with the array."""
-    return ArrayConfig.of(options.get("config"))
 
 
 def check_options(options: Mapping[str, Any]) -> None:

@@ -81,18 +81,15 @@ class Selectable(Shaped, Generic[S]):
 
     @property
     def _bound(self) -> BoundArray:
-        """The model of the array, bound to code."""
         raise NotImplementedError
 
     @cached_property
-    def _data(self) -> BoundArray:
-        """The array to read."""
+    def _data(self) -> BoundArray:  # to read
         raise NotImplementedError
 
     @property
-    def _target(self) -> BoundArray:
-        """The array to assign to."""
-        return self._data
+    def _target(self) -> BoundArray:  # to assign to
+        raise NotImplementedError
 
     def _check_writable(self) -> None:
         raise NotImplementedError
@@ -310,10 +307,7 @@ def read(
 
 
 def _planned(planner: Planner, array: BoundArray, selection: Any) -> tuple[Plan, Any]:
-    """Return the plan for a selection, and the names of fields in it, or None.
-
-    Planners do not know names of fields, nor stored arrays as indices, which are read first.
-    """
+    """Return the plan, and the names of fields or None; stored arrays as indices are read first."""
     try:
         return planner(array.grid, selection), None
     except SelectionError:
@@ -373,12 +367,6 @@ def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> No
     else:
         values = as_values(value, array.dtype[fields], array.path)
         engine.write_fields(array, chosen, fields, broadcast(values, chosen))
-
-
-def write_all(array: BoundArray, values: Any, settings: ArrayConfig) -> None:
-    """Store all values of an array with the settings of a handle."""
-    with settings.active():
-        write(array, plan, ..., values)
 
 
 def broadcast(data: npt.NDArray[Any], chosen: Plan) -> npt.NDArray[Any]:

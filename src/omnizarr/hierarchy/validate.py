@@ -18,14 +18,7 @@ from omnizarr.errors import (
     Problem,
     UnknownExtension,
 )
-from omnizarr.formats import (
-    Documents,
-    Format,
-    Probe,
-    check_entry,
-    consolidated,
-    guess_format,
-)
+from omnizarr.formats import Documents, Format, Probe, check_entry, consolidated, guess_format
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import (
     absence_reason,
@@ -226,10 +219,7 @@ def _merge(problems: list[Problem], error: InvalidMetadata, key: str = "") -> No
 def check_consolidated(
     store: Store, format: Format, group: str, nodes: Collection[str], problems: list[Problem]
 ) -> None:
-    """Record differences between the consolidated metadata of a group and the nodes below it.
-
-    `nodes` are the paths of all nodes that were found.
-    """
+    """Record differences between consolidated metadata and the nodes found below the group."""
     key = consolidated.key(format, group)
     data = None if key is None else store.get(key)
     if key is None or data is None:
@@ -253,10 +243,13 @@ def check_consolidated(
     found = get_existing(store, [each for several in keys.values() for each in several])
     for path, entry in sorted(entries.items()):
         own = {paths.name(each): found[each] for each in keys[path] if each in found}
-        node = _read(format, path, own)
+        documents = {paths.prefix(path) + name: text for name, text in own.items()}
+        node = _compared(partial(format.read, path, documents, []))
         if node is None:
             add(path, "there is no such node")
-        elif not consolidated.is_same(entry, own) and _entry_node(format, path, entry) != node:
+        elif not consolidated.is_same(entry, own) and node != _compared(
+            partial(consolidated.node, format, path, entry)
+        ):
             add(path, "differs from the node's own metadata")
     start = paths.prefix(group)
     below = {path[len(start) :] for path in nodes if path.startswith(start) and path != group}
@@ -264,23 +257,10 @@ def check_consolidated(
         add(path, "this node is missing")
 
 
-def _read(format: Format, path: str, metadata: Documents) -> Node | InvalidMetadata | None:
-    """Return the node, the error if its metadata are not valid, or None without metadata."""
-    own = {paths.prefix(path) + name: text for name, text in metadata.items()}
+def _compared(read: Callable[[], Node | None]) -> Node | InvalidMetadata | None:
+    """Return a node without consolidated metadata of its own, or the error if it is not valid."""
     try:
-        return _without_consolidated(format.read(path, own, []))
+        node = read()
     except InvalidMetadata as e:
         return e
-
-
-def _entry_node(format: Format, path: str, entry: consolidated.Entry) -> Node | None:
-    """Return the node of an entry of consolidated metadata, None if it is not valid."""
-    try:
-        return _without_consolidated(consolidated.node(format, path, entry))
-    except InvalidMetadata:
-        return None
-
-
-def _without_consolidated(node: Node | None) -> Node | None:
-    """Return the node without consolidated metadata of its own."""
     return node.with_(consolidated=None) if isinstance(node, GroupModel) else node

@@ -15,6 +15,7 @@ from omnizarr.hierarchy import selection as access
 from omnizarr.hierarchy.info import card, size_text
 from omnizarr.hierarchy.selection import Shaped
 from omnizarr.indexing import AxisSelection, Plan, Selection, everything
+from omnizarr.indexing.selection import means_points
 from omnizarr.storage_transformers import stored_key
 
 if TYPE_CHECKING:
@@ -203,7 +204,9 @@ class Viewer:
         self._selection = everything(array.shape) if selection is None else selection
 
     def __getitem__(self, selection: Any) -> View:
-        return View(self._array, self._selection.select(selection))
+        points = means_points(selection, len(self._selection.shape))
+        choose = self._selection.points if points else self._selection.along
+        return View(self._array, choose(selection))
 
     @property
     def oindex(self) -> _ViewSelector:

@@ -1,6 +1,6 @@
-"""Indexing: selections become plans."""
+"""Indexing: selections become plans. The core imports names from here."""
 
-from omnizarr.indexing.plan import ListedAxisPlan, Plan, PointPlan, ProductPlan, Row, Run
+from omnizarr.indexing.plan import Plan, PointPlan, ProductPlan, Row, Run
 from omnizarr.indexing.selection import (
     AxisSelection,
     PointSelection,
@@ -8,25 +8,6 @@ from omnizarr.indexing.selection import (
     axis_plan,
     block_plan,
     everything,
-    mask_plan,
     plan,
     point_plan,
 )
-
-__all__ = [
-    "AxisSelection",
-    "ListedAxisPlan",
-    "Plan",
-    "PointPlan",
-    "PointSelection",
-    "ProductPlan",
-    "Row",
-    "Run",
-    "Selection",
-    "axis_plan",
-    "block_plan",
-    "everything",
-    "mask_plan",
-    "plan",
-    "point_plan",
-]

@@ -126,10 +126,7 @@ class ProductPlan:
 
     @property
     def last_chunk(self) -> tuple[int, ...]:
-        """The largest chunk index touched along each axis; 0 for an axis of listed positions.
-
-        A plan without elements has the first chunk instead.
-        """
+        """The largest chunk touched along each axis; 0 for listed positions, or without any."""
         last = (p.start + (p.size - 1) * p.step if isinstance(p, Run) else 0 for p in self.parts)
         return tuple(a.chunk_of(max(at, 0)) for a, at in zip(self.grid.axes, last, strict=True))
 

@@ -116,7 +116,19 @@ def axis_items(axes: Sequence[GridAxis], selection: Any) -> list[int | slice | I
 def point_plan(grid: Grid, selection: Any) -> PointPlan:
     """Return the plan for points: lists of positions for each axis, or a mask of the shape."""
     positions, shape = point_positions(grid.axes, selection)
-    return _points(grid, positions, shape)
+    axes, count = grid.axes, len(positions[0]) if positions else 1
+    chunks = [np.asarray(a.chunk_of(p), np.int64) for a, p in zip(axes, positions, strict=True)]
+    inner = [p - a.start(c) for a, p, c in zip(axes, positions, chunks, strict=True)]
+    if not positions or not count:
+        coords = np.zeros((min(count, 1), len(axes)), np.int64)
+        none = np.zeros((len(axes), count), np.int64)
+        begin = np.array([0, count] if count else [0])
+        return PointPlan(coords, begin, none, np.arange(count), shape)
+    numbers = np.ravel_multi_index(tuple(chunks), grid.shape)
+    order = np.argsort(numbers, kind="stable")
+    found, begin = np.unique(numbers[order], return_index=True)
+    coords = np.stack(np.unravel_index(found, grid.shape), axis=1).astype(np.int64)
+    return PointPlan(coords, np.append(begin, count), np.stack(inner)[:, order], order, shape)
 
 
 def point_positions(
@@ -141,11 +153,6 @@ def point_positions(
     shape = spread[0].shape if spread else ()
     pairs = zip(spread, axes, strict=True)
     return [_wrapped(c.reshape(-1), axis, n) for n, (c, axis) in enumerate(pairs)], shape
-
-
-def mask_plan(grid: Grid, mask: Any) -> PointPlan:
-    """Return the plan for the points where a mask of the array's shape is true."""
-    return _points(grid, *_mask_positions(grid.axes, mask))
 
 
 def _mask_positions(axes: Sequence[GridAxis], mask: Any) -> tuple[list[Integers], tuple[int, ...]]:
@@ -210,22 +217,6 @@ def _listed(axis: GridAxis, positions: Integers) -> Run | ListedAxisPlan:
     first = np.concatenate([[0] if len(chunks) else [], changes]).astype(np.int64)
     begin = np.append(first, len(positions))
     return ListedAxisPlan(chunks[first], begin, ordered - axis.start(chunks), order)
-
-
-def _points(grid: Grid, positions: list[Integers], shape: tuple[int, ...]) -> PointPlan:
-    axes, count = grid.axes, len(positions[0]) if positions else 1
-    chunks = [np.asarray(a.chunk_of(p), np.int64) for a, p in zip(axes, positions, strict=True)]
-    inner = [p - a.start(c) for a, p, c in zip(axes, positions, chunks, strict=True)]
-    if not positions or not count:
-        coords = np.zeros((min(count, 1), len(axes)), np.int64)
-        none = np.zeros((len(axes), count), np.int64)
-        begin = np.array([0, count] if count else [0])
-        return PointPlan(coords, begin, none, np.arange(count), shape)
-    numbers = np.ravel_multi_index(tuple(chunks), grid.shape)
-    order = np.argsort(numbers, kind="stable")
-    found, begin = np.unique(numbers[order], return_index=True)
-    coords = np.stack(np.unravel_index(found, grid.shape), axis=1).astype(np.int64)
-    return PointPlan(coords, np.append(begin, count), np.stack(inner)[:, order], order, shape)
 
 
 def _items(selection: Any) -> list[Any]:
@@ -340,11 +331,6 @@ class AxisSelection:
         picks = (self.picks[axis] for axis in self.order)
         return tuple(1 if isinstance(pick, int) else len(pick) for pick in picks)
 
-    def select(self, selection: Any) -> Selection:
-        """Return the selection of this that square brackets make."""
-        points = means_points(selection, len(self.shape))
-        return self.points(selection) if points else self.along(selection)
-
     def along(self, selection: Any) -> AxisSelection:
         """Select with an integer, slice, list or mask for each axis of the result."""
         picks = list(self.picks)
@@ -407,11 +393,6 @@ class PointSelection:
 
     positions: tuple[Integers, ...]
     shape: tuple[int, ...]
-
-    def select(self, selection: Any) -> PointSelection:
-        """Return the selection of this that square brackets make."""
-        points = means_points(selection, len(self.shape))
-        return self.points(selection) if points else self.along(selection)
 
     def along(self, selection: Any) -> PointSelection:
         """Select with an integer, slice, list or mask for each axis of the result."""

@@ -126,18 +126,18 @@ class Fields:
         return any(p.level == "error" and p.field.startswith(field) for p in self.problems)
 
 
-def named(fields: Fields, field: str, value: object, *, name: str = "name") -> Named:
+def named(fields: Fields, field: str, value: object) -> Named:
     """Return an extension from a string, or an object with a name and a configuration."""
     if isinstance(value, str) and value:
         return Named(value)
     if not isinstance(value, dict):
-        fields.expect(field, False, f"a name or an object with {name!r}", value)
+        fields.expect(field, False, "a name or an object with 'name'", value)
         return Named("")
-    found: Any = value.get(name)
+    found: Any = value.get("name")
     configuration = value.get("configuration", {})
     understand = value.get("must_understand", True)
     good = isinstance(found, str) and bool(found)
-    if not fields.expect(f"{field}.{name}", good, "a non-empty string", found):
+    if not fields.expect(f"{field}.name", good, "a non-empty string", found):
         found = ""
     is_object = isinstance(configuration, dict)
     if not fields.expect(f"{field}.configuration", is_object, "an object", configuration):
@@ -145,6 +145,6 @@ def named(fields: Fields, field: str, value: object, *, name: str = "name") -> N
     known = isinstance(understand, bool)
     if not fields.expect(f"{field}.must_understand", known, "true or false", understand):
         understand = True
-    for other in value.keys() - {name, "configuration", "must_understand"}:
+    for other in value.keys() - {"name", "configuration", "must_understand"}:
         fields.error(f"{field}.{other}", "unknown member")
     return Named(found, configuration, understand)

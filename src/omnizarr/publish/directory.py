@@ -11,14 +11,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 from omnizarr import config
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY
 from omnizarr.errors import NodeChanged, StoreError
-from omnizarr.model.paths import OURS, is_ours
+from omnizarr.model.paths import OURS, ancestors, is_ours
 from omnizarr.publish.stage import PLAN, Extent, Plan, Stage, publication_order
 from omnizarr.stores.base import Store
 from omnizarr.stores.local.atomic_files import exchange, remove_empty, rename_to_new
@@ -81,10 +80,7 @@ class DirectoryStage(Stage):
                 os.rmdir(self.root)
 
     def remove(self, old: Extent) -> bool:
-        """Move all that belongs to `old` out of sight, metadata first, and erase it.
-
-        Return False if that is not possible; then nothing has changed.
-        """
+        """Move `old` out of sight, metadata first, and erase it; False if that cannot be done."""
         self.check(old)
         moved: list[str] = []
         aside = os.path.join(self._folder, "old", "")
@@ -210,7 +206,7 @@ class DirectoryStage(Stage):
         unique = dict.fromkeys([*extent.metadata, *found])
         there = [path for path in unique if os.path.lexists(top + path)]
         roots = set(there)
-        outermost = [p for p in there if not any(a in roots for a in _above(p))]
+        outermost = [p for p in there if not any(a in roots for a in ancestors(p))]
         order = sorted(outermost, key=publication_order, reverse=metadata_first)
         return sorted(order, key=lambda path: (path in extent.metadata) is not metadata_first)
 
@@ -255,9 +251,3 @@ class DirectoryStage(Stage):
 
         # Another writer may remove the empty folder around it.
         REMOVED_DIRECTORY.call(rename, FileNotFoundError, lambda _: os.path.lexists(old))
-
-
-def _above(path: str) -> Iterator[str]:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path

@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from omnizarr import stores
 from omnizarr.concurrency import file_locks, fork, key_locks
 from omnizarr.concurrency.file_locks import Taken
 from omnizarr.concurrency.retry import REPLACEMENT
@@ -40,24 +41,6 @@ from omnizarr.publish.stage import (
 from omnizarr.stores import leases
 from omnizarr.stores.base import Bytes, ChangesIf, Range, Store, Traits, flat
 from omnizarr.stores.identity import StorageIdentity, storage_identity, unique_key
-from omnizarr.stores.operations import (
-    can_erase,
-    can_list,
-    check_key,
-    check_writable,
-    erase_prefix,
-    file_root,
-    get_many,
-    has_low_latency,
-    is_process_local,
-    list_dir,
-    list_prefix,
-    lock_prefix,
-    set_many,
-    set_new,
-    sizes,
-    supports_compare_and_set,
-)
 
 # It is new; it goes on with what an earlier process, or another part of a job, has begun; or it is
 # visible already, and only `clear` is left to be called.
@@ -77,54 +60,48 @@ class DeferredMetadataStore:
         self.metadata: dict[str, bytes] = {}
         self._published: list[str] = []
         self.read_only = inner.read_only
-        self.traits = Traits(erases=can_erase(inner))
+        self.traits = Traits(erases=stores.can_erase(inner))
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
-        if not self.is_metadata(check_key(key)):
+        if not self.is_metadata(stores.check_key(key)):
             return None if key == self.hidden else self.inner.get(key, range)
         value = self.metadata.get(key)
         return value if value is None or range is None else range.of(value)
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
         asked = [(request, self._is_mine(request[0])) for request in requests]
-        others = iter(get_many(self.inner, [request for request, mine in asked if not mine]))
+        others = iter(stores.get_many(self.inner, [request for request, mine in asked if not mine]))
         return [self.get(*request) if mine else next(others) for request, mine in asked]
 
     def _is_mine(self, key: str) -> bool:
         return key == self.hidden or self.is_metadata(key)
 
     def set(self, key: str, value: Bytes) -> None:
-        check_writable(self)
-        if self.is_metadata(check_key(key)):
+        stores.check_writable(self)
+        if self.is_metadata(stores.check_key(key)):
             self.metadata[key] = bytes(flat(value))
         else:
             self.inner.set(key, value)
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         rows = [*values]
-        set_many(self.inner, [row for row in rows if not self.is_metadata(row[0])])
+        stores.set_many(self.inner, [row for row in rows if not self.is_metadata(row[0])])
         for key, value in rows:
             if self.is_metadata(key):
                 self.set(key, value)
 
     def erase(self, key: str) -> None:
-        check_writable(self)
-        if self.is_metadata(check_key(key)):
+        stores.check_writable(self)
+        if self.is_metadata(stores.check_key(key)):
             self.metadata.pop(key, None)
         else:
             self.inner.erase(key)
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        for key in list_prefix(self.inner, prefix):
+        for key in stores.list_prefix(self.inner, prefix):
             if not self.is_metadata(key):
                 yield key
         yield from (key for key in tuple(self.metadata) if key.startswith(prefix))
-
-    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        requested = [*keys]
-        found = sizes(self.inner, [key for key in requested if not self.is_metadata(key)])
-        mine = {key: len(self.metadata[key]) for key in requested if key in self.metadata}
-        return {**found, **mine}
 
     def identity(self, prefix: str = "") -> StorageIdentity:
         return storage_identity(self.inner, prefix)
@@ -213,8 +190,8 @@ class Publication:
 
     def erase_journal(self) -> None:
         """Erase the journal."""
-        if self.mark.attempt and can_list(self.store):
-            erase_prefix(*self.journal)
+        if self.mark.attempt and stores.can_list(self.store):
+            stores.erase_prefix(*self.journal)
 
     def is_current(self) -> bool:
         """Return True unless another attempt has begun, or the marker was erased."""
@@ -256,7 +233,7 @@ def find(
 def find_staged(store: Store) -> dict[str, Publication]:
     """Return the publications of jobs that have staged something, by plan."""
     found: dict[str, Publication] = {}
-    for left in interrupted(store) if not is_process_local(store) else ():
+    for left in interrupted(store) if not stores.is_process_local(store) else ():
         mark = left.mark
         if mark is not None:
             found[mark.plan] = Publication(store, left.prefix + MARKER, mark, left)
@@ -265,31 +242,28 @@ def find_staged(store: Store) -> dict[str, Publication]:
 
 def clear_outdated(staged: dict[str, Publication], operation: str, plans: Collection[str]) -> None:
     """Erase what an operation has staged for a source that has changed since."""
-    _clear(staged, lambda plan, it: it.mark.operation == operation and plan not in plans)
+    for plan, found in staged.items():
+        if found.mark.operation == operation and plan not in plans:
+            _clear(found)
 
 
 def clear_abandoned(store: Store, path: str) -> None:
     """Erase what earlier jobs have staged for the node at a path, before another job begins."""
-    _clear(find_staged(store), lambda _, it: it.stage is not None and it.stage.path == path)
+    for found in find_staged(store).values():
+        if found.stage is not None and found.stage.path == path:
+            _clear(found)
 
 
-def _clear(staged: dict[str, Publication], chosen: Callable[[str, Publication], bool]) -> None:
-    """Erase some publications.
-
-    The caller has locked the destination, so that nobody else is at work there; where a store has
-    no locks, they are left to `repair`.
-    """
-    for plan, found in [*staged.items()]:
-        if chosen(plan, found) and (
-            file_root(found.store) or supports_compare_and_set(found.store)
-        ):
-            staged.pop(plan).clear()
+def _clear(found: Publication) -> None:
+    """Erase a publication whose destination the caller has locked; else `repair` does."""
+    if stores.file_root(found.store) or stores.supports_compare_and_set(found.store):
+        found.clear()
 
 
 def begin_beside(store: Store, path: str, mark: Mark, shared: bool) -> tuple[Publication, Begun]:
     """Begin to change a node that stays visible, or join other processes that are doing so."""
     key = marker(path)
-    if set_new(store, key, mark.write()):
+    if stores.set_new(store, key, mark.write()):
         return Publication(store, key, mark), "new"
     old = Publication.at(store, path)
     if shared and old.mark.plan == mark.plan:
@@ -325,7 +299,7 @@ def settle_staged(store: Store, resume: bool = True) -> None:
 
 def interrupted(store: Store) -> list[Stage]:
     """Return what writers have staged in a store that can list, including active writers."""
-    listed = list_dir(store, f"{FOLDER}/")[1] if can_list(store) else ()
+    listed = stores.list_dir(store, f"{FOLDER}/")[1] if stores.can_list(store) else ()
     names = (prefix[len(FOLDER) + 1 : -1] for prefix in listed)
     return [stage(store, name=name) for name in names if WriterProcess.named(name).process]
 
@@ -343,28 +317,24 @@ def warn_of_replacement(store: Store, listed: Iterable[str]) -> None:
 
 
 def wait_for_replacement(store: Store) -> bool:
-    """Wait while a writer is replacing a node; return True if one was.
-
-    Only for stores with a low latency, and for a few seconds at most.
-    """
-    if not has_low_latency(store):
+    """Wait a few seconds at most while a node is replaced where that is quick; True if one was."""
+    if not stores.has_low_latency(store):
         return False
 
-    def is_busy() -> bool:
-        return any(each.writer.is_alive and each.pending for each in interrupted(store))
-
-    busy = is_busy()
-    for _ in REPLACEMENT.tries() if busy else ():
-        if not is_busy():
+    waited = False
+    for _ in REPLACEMENT.tries():
+        if not any(each.writer.is_alive and each.pending for each in interrupted(store)):
             break
-    return busy
+        waited = True
+    return waited
 
 
 @contextmanager
 def lock_replacement(store: Store) -> Iterator[None]:
     """Keep other threads and processes from replacing nodes in a store."""
     key = str(hash(storage_identity(store)[0]))  # two stores with the same hash only wait longer
-    with key_locks.locked(key_locks.NODES, [key]), lock_prefix(store, "", [MARKER], "replace"):
+    processes = stores.lock_prefix(store, "", [MARKER], "replace")
+    with key_locks.locked(key_locks.NODES, [key]), processes:
         yield
 
 
@@ -376,10 +346,7 @@ def recover_interrupted(store: Store) -> None:
 
 
 def check_whole(store: Store, path: str) -> None:
-    """Raise if a node at or below a path may be absent, since a writer is, or was, replacing it.
-
-    For callers that must not mistake such a node for an erased one.
-    """
+    """Raise if a node at or below a path may be absent, since a writer is, or was, replacing it."""
     wait_for_replacement(store)
     found = replaced(store, path)
     if found is not None:
@@ -387,10 +354,7 @@ def check_whole(store: Store, path: str) -> None:
 
 
 def settle_replacements(store: Store, path: str) -> None:
-    """Finish, or undo, what dead writers were replacing; raise if a node may still be absent.
-
-    The caller has locked replacement.
-    """
+    """Finish, or undo, what dead writers were replacing; the caller has locked replacement."""
     if replaced(store, path) is not None:
         recover_interrupted(store)
         check_whole(store, path)
@@ -442,7 +406,8 @@ def locked_destination(
 @contextmanager
 def _locked(store: Store, path: str, said: str, part: Part | None) -> Iterator[Callable[[], None]]:
     """Hold the lock of a destination, if the store has locks between processes."""
-    kind, root = f"job-{zlib.crc32(path.encode('utf-8', 'surrogatepass')):08x}", file_root(store)
+    kind = f"job-{zlib.crc32(path.encode('utf-8', 'surrogatepass')):08x}"
+    root = stores.file_root(store)
     own = f"{kind}-{part[0]}" if part else kind
     if root is not None:
         with ExitStack() as held:
@@ -451,10 +416,10 @@ def _locked(store: Store, path: str, said: str, part: Part | None) -> Iterator[C
                 name = os.path.join(root, file_locks.NAME + each)
                 held.enter_context(file_locks.in_use(name, said.encode(), shared=shared))
             yield lambda: None
-    elif supports_compare_and_set(store):
+    elif stores.supports_compare_and_set(store):
         with leases.leased(store, "", own, wait=False, said=said) as lease:
             whole = leases.lease_key("", kind)
-            keys = list_dir(store, "")[0] if part is None and can_list(store) else ()
+            keys = stores.list_dir(store, "")[0] if part is None and stores.can_list(store) else ()
             _check_free(store, [whole] if part else [k for k in keys if k.startswith(f"{whole}-")])
             yield lease.check
     else:

@@ -24,20 +24,13 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from omnizarr import stores
 from omnizarr.errors import StoreError
 from omnizarr.model import paths
 from omnizarr.model.paths import OURS, is_ours
 from omnizarr.stores.base import ChangesKeys, ExcludesThreads, KeyChanges, ListKeys, Store
 from omnizarr.stores.leases import is_running, lease_key
 from omnizarr.stores.memory import MemoryStore
-from omnizarr.stores.operations import (
-    can_list,
-    commits_changes,
-    erase_prefix,
-    erase_values,
-    list_dir,
-    list_prefix,
-)
 
 JOURNAL = f"{OURS}journal__"  # in the root of a store: one prefix for each attempt of a job
 INTERMEDIATE = f"{OURS}rechunk__"  # in the root of a store: chunks between two passes of a job
@@ -279,7 +272,7 @@ class Stage:
 
     def check(self, old: Extent) -> None:
         """Raise if something cannot be replaced."""
-        if not can_list(self.target):
+        if not stores.can_list(self.target):
             raise StoreError(f"{self.target!r} cannot list its keys, so nothing can be replaced")
         self.target.erase(self.prefix + PLAN)  # not there yet: raises where nothing can be erased
 
@@ -336,7 +329,8 @@ class Stage:
         In a database a node is known by the bytes of its metadata: a reader must notice that it was
         replaced by one with the same metadata and other values.
         """
-        for key in list_prefix(self.store, "") if isinstance(self.target, ChangesKeys) else ():
+        is_database = isinstance(self.target, ChangesKeys)
+        for key in stores.list_prefix(self.store, "") if is_database else ():
             if key in new.metadata or new.is_document(key):
                 old, text = (store.get(key) or b"" for store in (self.target, self.store))
                 if text.rstrip() == old.rstrip():
@@ -349,15 +343,15 @@ class Stage:
         The marker is erased first, so that nobody resumes a half of them; or last, if it says that
         nothing else is left to do.
         """
-        if can_list(self.target) and not self.pending:
-            keys, below = list_dir(self.target, self.prefix)
+        if stores.can_list(self.target) and not self.pending:
+            keys, below = stores.list_dir(self.target, self.prefix)
             key = self.prefix + MARKER
             if key in keys and not self.finished:
                 self.target.erase(key)
             for each in (*below, f"{self.prefix}{JOURNAL}/"):  # which is not listed
-                erase_prefix(self.target, each)
-            erase_values(self.target, [each for each in keys if each != key])
-            erase_prefix(self.target, self.prefix)
+                stores.erase_prefix(self.target, each)
+            stores.erase_values(self.target, [each for each in keys if each != key])
+            stores.erase_prefix(self.target, self.prefix)
 
     def recover(self) -> None:
         """Finish, or undo, what an interrupted writer began, and erase what is left of it."""
@@ -379,8 +373,8 @@ class Stage:
         return is_done
 
     def _make_plan(self, old: Extent, new: Extent) -> Plan:
-        staged = [key for key in list_prefix(self.store, "") if new.has(key)]
-        listed = {key for prefix in old.prefixes for key in list_prefix(self.target, prefix)}
+        staged = [key for key in stores.list_prefix(self.store, "") if new.has(key)]
+        listed = {key for prefix in old.prefixes for key in stores.list_prefix(self.target, prefix)}
         found = {*listed, *old.keys, *old.metadata}
         metadata = [*old.metadata, *new.metadata]
         documents = [k for k in {*found, *staged} if old.is_document(k) or new.is_document(k)]
@@ -410,7 +404,7 @@ class Stage:
             return
         places = {key: (key in documents) + (key in metadata) for key in {*gone, *staged}}
         first = {key: (-places[key], key.endswith("attrs")) for key in gone}
-        erase_values(self.target, sorted(gone, key=first.__getitem__))
+        stores.erase_values(self.target, sorted(gone, key=first.__getitem__))
         _replacements[0] = next(_numbers)
         for key in sorted(staged, key=lambda key: (places[key], *publication_order(key))):
             value = self.store.get(key)
@@ -498,7 +492,7 @@ class MemoryStage(Stage):
         staged = [key for key in self._staged if new.has(key)]
         staged.sort(key=lambda key: key in new.metadata)
         with self.target.changing():
-            gone = [key for key in list_prefix(self.target, "") if old.has(key)]
+            gone = [key for key in stores.list_prefix(self.target, "") if old.has(key)]
             gone.sort(key=lambda key: key not in old.metadata)
             try:
                 self._move(gone, staged)
@@ -554,7 +548,7 @@ def stage(store: Store, path: str | None = None, name: str | None = None) -> Sta
         return DirectoryStage(store, path, name)
     if isinstance(store, ExcludesThreads):
         return MemoryStage(store, path, name)
-    inner: Any = store if isinstance(store, Stages) or commits_changes(store) else None
+    inner: Any = store if isinstance(store, Stages) or stores.commits_changes(store) else None
     while inner is not None:  # a session takes nothing but nodes, also through other stores
         if isinstance(inner, Stages):
             made = inner.stage(path, name)

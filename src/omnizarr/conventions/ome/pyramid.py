@@ -350,8 +350,6 @@ class MoreLevels:
         models: dict[str, ArrayModel] = {}
         for name, shape in zip(names, level_shapes(last.shape, steps)[1:], strict=True):
             options: Any = options_like(last, {"attributes": stated, **level_chunks(last, shape)})
-            for key in ("shape", "dtype", "zarr_format"):
-                options.pop(key, None)
             model = array_model(location_of(last).format, shape, last.dtype, options)
             models[paths.join(image.group.path, name)] = model.with_(
                 chunk_key_encoding=last.metadata.chunk_key_encoding
