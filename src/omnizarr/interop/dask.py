@@ -12,11 +12,13 @@ from __future__ import annotations
 import os
 import pickle
 import uuid
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -68,8 +70,9 @@ except ImportError as e:
 
 def to_dask(array: Array, chunks: Any = None, name: str | None = None) -> Any:
     """Return a Dask array that reads a stored array; see `Array.to_dask`."""
-    sizes = array.write_chunk_sizes if array.shards is None else _shard_sizes(array)
-    blocks: Any = tuple(along or (0,) for along in sizes)  # Dask requires at least one block
+    blocks: Any = tuple(
+        along or (0,) for along in array.write_chunk_sizes
+    )  # Dask requires at least one block
     if chunks is not None:
         blocks = da.core.normalize_chunks(
             chunks, array.shape, dtype=array.dtype, previous_chunks=blocks
@@ -97,14 +100,6 @@ def token(array: Array) -> tuple[Any, ...]:
     keys = [*format.keys(array.path), *sorted(k for _, k in stored_keys(bound))]
     generations = [(key, store.generation(key)) for key in keys]
     return ("omnizarr.Array", identity, array.path, metadata, generations)
-
-
-def _shard_sizes(array: Array) -> tuple[tuple[int, ...], ...]:
-    shards = array.shards or ()
-    if not all(isinstance(n, int) for n in shards):
-        return array.write_chunk_sizes
-    pairs = zip(array.shape, shards, strict=True)
-    return tuple(tuple(min(c, n - i) for i in range(0, n, c)) for n, c in pairs)
 
 
 @document_options(CreateOptions)
@@ -191,6 +186,8 @@ def _write_new(x: Any, location: Location, overwrite: bool, options: dict[str, A
 
 def regular_chunks(blocks: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:
     """Return the shape of regular blocks, where only the last may be shorter; else None."""
+    if not all(blocks):
+        return None
     for axis in blocks:
         if len(set(axis[:-1])) > 1 or axis[-1] > axis[0]:
             return None
@@ -234,18 +231,13 @@ def _after(finish: Callable[[], Any], done: list[None]) -> Any:
 
 def check_apart_from(x: Any, target: Array | Location) -> None:
     """Raise if a Dask array reads from the node that it is to be written to."""
-    if reads_from(x, target):
+    own = storage_identity(target.store, paths.prefix(target.path))
+    if any(overlap(own, identity) for identity in sources(x)):
         raise StoreError(
             f"the Dask array reads from {paths.show(target.path)} in {target.store!r}, where it is"
             " to be written, so old and new values would be mixed; write it somewhere else, or"
             " compute it first"
         )
-
-
-def reads_from(x: Any, target: Array | Location) -> bool:
-    """Return True if a Dask array reads values at or below a node."""
-    own = storage_identity(target.store, paths.prefix(target.path))
-    return any(overlap(own, identity) for identity in sources(x))
 
 
 def sources(x: Any) -> set[StorageIdentity]:
@@ -256,18 +248,11 @@ def sources(x: Any) -> set[StorageIdentity]:
     return finder.found
 
 
-class _NullFile:
-    """A file that discards what is written."""
-
-    def write(self, data: Any) -> int:
-        return len(data)
-
-
 class _Finder(cloudpickle.Pickler):  # type: ignore[misc] # it comes without types
     """Visits all objects of a graph, as if to pickle it."""
 
     def __init__(self) -> None:
-        super().__init__(_NullFile(), protocol=pickle.HIGHEST_PROTOCOL)
+        super().__init__(SimpleNamespace(write=len), protocol=pickle.HIGHEST_PROTOCOL)
         self.found: set[StorageIdentity] = set()
 
     def persistent_id(self, obj: Any) -> str | None:
@@ -359,20 +344,14 @@ def axis_spans(axis: GridAxis, start: int, blocks: tuple[int, ...]) -> Iterator[
     end = borders[-1]
     inner = (int(axis.start(axis.chunk_of(b))) for b in borders[1:-1] if b < end)
     cuts = sorted({start, *(c for c in inner if c > start), end})
-    first = 0
     for low, high in pairwise(cuts):
-        while borders[first + 1] <= low:
-            first += 1
-        found = []
-        number = first
-        while number < len(blocks) and borders[number] < high:
-            at, to = max(low, borders[number]), min(high, borders[number + 1])
-            if at < to:
-                taken = slice(at - borders[number], to - borders[number])
-                found.append((number, slice(at - low, to - low), taken))
-            number += 1
-        numbers, inside, taken_of = zip(*found, strict=True)
-        yield Span(low, high, numbers, inside, taken_of)
+        first, last = bisect_right(borders, low) - 1, bisect_left(borders, high)
+        numbers = [n for n in range(first, last) if blocks[n]]
+        sides = [(max(low, borders[n]), min(high, borders[n + 1])) for n in numbers]
+        inside = tuple(slice(a - low, b - low) for a, b in sides)
+        starts = [borders[n] for n in numbers]
+        taken = tuple(slice(a - s, b - s) for (a, b), s in zip(sides, starts, strict=True))
+        yield Span(low, high, tuple(numbers), inside, taken)
 
 
 def check_known(x: Any) -> None:

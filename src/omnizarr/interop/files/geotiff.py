@@ -35,13 +35,10 @@ from omnizarr.conventions.geo.crs import (
 )
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.transform import geotiff_transform
-from omnizarr.errors import InvalidMetadata, MissingModule, MissingPackage, OmnizarrError
-from omnizarr.interop.files.contents import ArrayEntry, Contents, native
+from omnizarr.errors import InvalidMetadata, MissingPackage, OmnizarrError
+from omnizarr.interop.files.contents import ArrayEntry, Contents, native, required
 
-try:
-    import tifffile
-except ImportError as e:
-    raise MissingModule(f"TIFF files need tifffile: pip install 'omnizarr[tiff]' ({e})") from e
+tifffile = required("tifffile", "tiff")
 
 ERRORS = (
     tifffile.TiffFileError, ValueError, TypeError, OSError, RuntimeError, KeyError, IndexError,

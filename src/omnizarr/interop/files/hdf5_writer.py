@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from omnizarr.bulk.boxes import chunk_axes, corners, item_bytes
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.transfer import COPIES, Filled, cast, items_for
 from omnizarr.conventions.cf.packing import FILL, NAMES, Packing, as_number, decode_fill
-from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, StoreError
+from omnizarr.errors import CannotExpress, InvalidMetadata, StoreError
 from omnizarr.extension import (
     Boxes,
     as_plain,
@@ -36,13 +35,11 @@ from omnizarr.extension import (
     location_of,
     paths,
 )
+from omnizarr.interop.files.contents import required
 from omnizarr.interop.files.exporting import FileWriter
 from omnizarr.interop.files.hdf5 import RESERVED
 
-try:
-    import h5py
-except ImportError as e:
-    raise MissingModule(f"HDF5 files need h5py: pip install 'omnizarr[hdf5]' ({e})") from e
+h5py = required("h5py", "hdf5")
 
 UNITS = {"D": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds",
          "us": "microseconds", "ns": "nanoseconds"}  # fmt: skip
@@ -411,7 +408,7 @@ class NetcdfWriter(Hdf5Writer):
 
     def check(self) -> None:
         """Leave out what NetCDF does not have, such as types; find the dimensions of the rest."""
-        _h5netcdf()
+        required("h5netcdf", "netcdf")
         for path, array in sorted(self.arrays.items(), key=lambda item: item[0].count("/")):
             try:
                 self.stored_type(array)
@@ -498,7 +495,8 @@ class NetcdfWriter(Hdf5Writer):
 
     def prepare(self, file: str) -> None:
         """Make a file with all groups, dimensions, variables and attributes."""
-        with writable(file, "w+") as target, _h5netcdf().File(target, "w") as opened:
+        h5netcdf = required("h5netcdf", "netcdf")
+        with writable(file, "w+") as target, h5netcdf.File(target, "w") as opened:
             for path in sorted(self.groups, key=lambda p: (p.count("/"), p)):
                 group = opened.create_group(path) if path else opened
                 for name, length in self.dimensions.get(path, {}).items():
@@ -561,15 +559,6 @@ class NetcdfWriter(Hdf5Writer):
         if isinstance(value, bool):
             return np.int8(value)
         return super().attribute(value)
-
-
-def _h5netcdf() -> Any:
-    try:
-        return import_module("h5netcdf")
-    except ImportError as e:
-        raise MissingModule(
-            f"NetCDF4 files need h5netcdf: pip install 'omnizarr[netcdf]' ({e})"
-        ) from e
 
 
 def _upwards(group: str) -> list[str]:

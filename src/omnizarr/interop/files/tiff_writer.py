@@ -31,16 +31,14 @@ from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.image import open as open_ome
 from omnizarr.conventions.ome.rules import load
 from omnizarr.conventions.ome.versions import NEWEST, is_image, to_attributes
-from omnizarr.errors import CannotExpress, MissingModule
+from omnizarr.errors import CannotExpress
 from omnizarr.extension import as_plain, paths
+from omnizarr.interop.files.contents import required
 from omnizarr.interop.files.exporting import FileWriter
 from omnizarr.interop.files.geotiff import is_colour, place_tags, sample_options, value_tags
 from omnizarr.interop.files.ome_xml import xml_metadata
 
-try:
-    import tifffile
-except ImportError as e:
-    raise MissingModule(f"TIFF files need tifffile: pip install 'omnizarr[tiff]' ({e})") from e
+tifffile = required("tifffile", "tiff")
 
 TILE = 512
 _BANDS = {"s", "band", "bands"}  # names of the axis of bands; s are the samples of a pixel
@@ -56,6 +54,7 @@ class TiffWriter(FileWriter):
     image: Image | None = None
     map: Map | None = None  # what is written as GeoTIFF
     tags: list[Any] = field(default_factory=list)
+    is_ome = False
 
     def check(self) -> None:
         """Raise if there is no array that TIFF can hold."""
@@ -97,18 +96,18 @@ class TiffWriter(FileWriter):
             placed = found.crs is not None or finest.transform is not None
             axes = (0, 1) if _bands_last(found, first) else (first.ndim - 2, first.ndim - 1)
             is_flat = (finest.rows, finest.columns) == axes and first.ndim <= 3
-            if placed and self._is_ome():
+            if placed and self.is_ome:
                 self.skipped["place on the Earth"] = "OME-TIFF has none; write a .tif file"
             elif placed and not is_flat:
                 self.skipped["place on the Earth"] = (
                     f"a GeoTIFF has rows, columns and bands, not the axes {first.dimension_names}"
                 )
-            elif is_flat and not self._is_ome() and (placed or self._has_bands(first)):
+            elif is_flat and not self.is_ome and (placed or self._has_bands(first)):
                 self.map = found
                 self.tags = place_tags(found, self.skipped)
         if len(self.levels) > len(self._levels()):
             self.skipped["coarser levels"] = "the file has only those that GDAL can find"
-        if not self._is_ome():
+        if not self.is_ome:
             self.tags += value_tags(first, self._type(), self._bands(), self.skipped)
 
     def _has_bands(self, first: Array) -> bool:
@@ -161,7 +160,7 @@ class TiffWriter(FileWriter):
         """Yield one task, which writes all pages."""
         first = self.levels[0]
         work = WritePages(
-            tuple(self._levels()), file, self._type(), self._metadata(), self._is_ome(),
+            tuple(self._levels()), file, self._type(), self._metadata(), self.is_ome,
             self.compression is not None, self.memory // COPIES, tuple(self.tags),
             None if self.map is None else _bands_last(self.map, first),
         )  # fmt: skip
@@ -178,9 +177,6 @@ class TiffWriter(FileWriter):
             if same and len(level.array.shape) == len(finest.array.shape):
                 kept.append(level.array)
         return kept
-
-    def _is_ome(self) -> bool:
-        return False
 
     def _type(self) -> np.dtype[Any]:
         dtype = self.type_of(self.levels[0])
@@ -230,6 +226,8 @@ def _bands_last(found: Map | None, array: Array) -> bool:
 @dataclass
 class OmeTiffWriter(TiffWriter):
     """Write an image with its levels, or an array with the axes of an image, as OME-TIFF."""
+
+    is_ome = True
 
     def check(self) -> None:
         """Raise if OME-TIFF does not allow the axes or the type; report what is left out."""
@@ -281,9 +279,6 @@ class OmeTiffWriter(TiffWriter):
         known = all(len(n) == 1 and n in "tczyx" for n in names)
         unique = len(set(names)) == len(names) == self.levels[0].ndim
         return "".join(names).upper() if known and unique and names[-2:] == ["y", "x"] else None
-
-    def _is_ome(self) -> bool:
-        return True
 
     def _levels(self) -> list[Array]:
         """Return the levels that differ from the finest one along y and x only."""

@@ -53,7 +53,6 @@ from omnizarr.interop.xarray.encode import (
     encoded_dataset,
     encoded_new,
     new_array,
-    with_given_encoding,
 )
 from omnizarr.interop.xarray.engine import fill_is_mask, variable
 
@@ -448,9 +447,7 @@ def _change(
     old = {name: existing[name] for name in variables if name in existing}
     _check_names(variables, old, existing, options, set(encoding or ()))
     _check_lengths(old, options.append_dim)
-    stored = encoded_all(variables, existing)
-    for name in encoding or ():
-        stored[name] = with_given_encoding(name, stored[name])
+    stored = encoded_all(variables, existing, encoding or ())
     pieces = [
         piece
         for name, array in old.items()

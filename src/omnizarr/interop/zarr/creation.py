@@ -49,9 +49,6 @@ _CODECS = ("compressors", "compressor", "filters", "serializer", "codecs", "obje
 _ABOUT_STORING = ("overwrite", "config", "write_data", "write_empty_chunks", "data")
 
 
-# Options
-
-
 @translated()
 def one_version(zarr_format: Any, zarr_version: Any) -> Any:
     """Return the format; `zarr_version` is a deprecated name for it."""
@@ -71,9 +68,6 @@ def warn_of_unused(options: dict[str, Any]) -> None:
             raise TypeError(f"got an unexpected keyword argument {name!r}")
         if value is not None:
             warn(f"{name} is not yet implemented", "ZarrRuntimeWarning")
-
-
-# Arrays
 
 
 def describe(function: str, options: dict[str, Any]) -> Any:
@@ -316,9 +310,6 @@ def _filled(name: str, what: str, **fixed: Any) -> tuple[Callable[..., Any], Cal
 empty, empty_like = _filled("empty", "arbitrary values, which are the fill value")
 zeros, zeros_like = _filled("zeros", "zeros", fill_value=0)
 ones, ones_like = _filled("ones", "ones", fill_value=1)
-
-
-# Groups
 
 
 def create_group(

@@ -55,8 +55,6 @@ class ZarrGroup(nodes.ZarrNode, Group):
             found = self._async = later("asynchronous:ZarrAsyncGroup")(blocking=self)
         return found
 
-    # Members
-
     @translated()
     def __getitem__(self, path: str) -> Any:
         return facade(super().__getitem__(path), self._given)
@@ -120,8 +118,6 @@ class ZarrGroup(nodes.ZarrNode, Group):
         if isinstance(found, Group) is not (kind == "group"):
             raise WrongNode(f"{path!r} below {self.store_path} is not the {kind} that was expected")
         return found
-
-    # Creating
 
     @classmethod
     def from_store(cls, store: Any, *, zarr_format: Any = 3, **options: Any) -> Self:
@@ -268,8 +264,6 @@ class ZarrGroup(nodes.ZarrNode, Group):
     def synchronizer(self) -> None:
         """None: writers lock what they share."""
         return None
-
-    # Summaries
 
     @property
     def info(self) -> Any:

@@ -99,9 +99,6 @@ def is_ours(value: Any) -> bool:
     return str(getattr(value, "__module__", "")).partition(".")[0] == "omnizarr"
 
 
-# Configuration
-
-
 def settings() -> Any:
     """Return ``zarr.config``."""
     return module("zarr.core.config").config

@@ -198,9 +198,6 @@ def later(target: str) -> Any:
     return registry.load(f"{__package__}.{target}")
 
 
-# Metadata
-
-
 def parse(document: Mapping[str, Any]) -> Any:
     """Return zarr-python's metadata for a document; raise what it raises."""
     if document.get("zarr_format") not in (2, 3):

@@ -314,9 +314,6 @@ def tree(grp: Any, expand: bool | None = None, level: int | None = None) -> Any:
     return grp.tree(expand, level)
 
 
-# Loading and saving
-
-
 def load(store: Any, path: str | None = None, zarr_format: Any = None, **options: Any) -> Any:
     """Return an array in memory, or for a group a dictionary of the arrays directly in it."""
     # A store of zip files has no read-only form, which mode "r" needs.
