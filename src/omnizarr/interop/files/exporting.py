@@ -221,10 +221,6 @@ class Export(ExportOptions, Job[Filled]):
         """Read the metadata and decide what to do; nothing is written."""
         file = os.fspath(self.file)
         kind = self.format or format_of_name(file)
-        if kind in ("numpy", "npz"):
-            raise InvalidArgument(
-                f"{file!r}: NumPy itself writes NumPy files: numpy.save(file, array[...])"
-            )
         if kind not in WRITERS:
             raise InvalidArgument(f"unknown format {kind!r}; {known_names(kind, WRITERS)}")
         if self.compression not in (None, AUTO, "deflate", "gzip", "zlib"):

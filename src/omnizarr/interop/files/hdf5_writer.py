@@ -24,6 +24,7 @@ from omnizarr.bulk.boxes import chunk_axes, corners, item_bytes
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.transfer import COPIES, Filled, cast, items_for
 from omnizarr.conventions.cf.packing import FILL, NAMES, Packing, as_number, decode_fill
+from omnizarr.conventions.cf.variable import fill_is_missing
 from omnizarr.errors import CannotExpress, InvalidMetadata, StoreError
 from omnizarr.extension import (
     Boxes,
@@ -32,7 +33,6 @@ from omnizarr.extension import (
     boxes,
     file_locks,
     is_nczarr,
-    location_of,
     paths,
 )
 from omnizarr.interop.files.contents import required
@@ -269,7 +269,7 @@ class Hdf5Writer(FileWriter):
 
     def fill_marks(self, array: Array) -> bool:
         """Return True if the fill value of an array marks missing values, as xarray reads it."""
-        return location_of(array).format.undefined_fill and array.dimension_names is not None
+        return fill_is_missing(array) and array.dimension_names is not None
 
     def layout(self, array: Array) -> dict[str, Any]:
         """Return the options of a dataset for chunks and compression."""
@@ -547,7 +547,7 @@ class NetcdfWriter(Hdf5Writer):
 
     def fill_marks(self, array: Array) -> bool:
         """Return True if the fill value marks missing values; axes without names get some."""
-        return location_of(array).format.undefined_fill
+        return fill_is_missing(array)
 
     def write_attributes(self, to: Any, attributes: Mapping[str, Any], path: str) -> None:
         """Store JSON attributes, except NCZarr's and the names that NetCDF reserves."""

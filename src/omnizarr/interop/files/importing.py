@@ -342,12 +342,7 @@ class _Nodes:
             if missing is None and "fill_value" in options:
                 fill = DEFAULT_FILL
         elif missing is not None:
-            mark_missing(attributes, missing, _numpy_type(dtype))
-            if _numpy_type(dtype).kind == "S":
-                self.contents.notes.append(
-                    f"{paths.show(path)}: xarray cannot open a {FILL} of bytes in zarr"
-                    f" {self.location.format.name} with its own engine, only with 'omnizarr'"
-                )
+            mark_missing(attributes, missing, np.dtype(object if dtype is str else dtype))
         if fill is not DEFAULT_FILL:
             options["fill_value"] = _fitting(fill, dtype)
         options["attributes"] = attributes
@@ -450,10 +445,6 @@ def _lengths(given: Lengths, entry: ArrayEntry, default: tuple[int, ...] | None)
         max(1, n) if given.get(name, d) == -1 else given.get(name, d)  # type: ignore[arg-type]
         for name, d, n in zip(names, rest, entry.shape, strict=True)
     )
-
-
-def _numpy_type(dtype: Any) -> np.dtype[Any]:
-    return np.dtype(object) if dtype is str else np.dtype(dtype)
 
 
 def _fitting(fill: Any, dtype: Any) -> Any:

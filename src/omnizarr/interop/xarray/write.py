@@ -16,7 +16,7 @@ from xarray import conventions
 from omnizarr import Array, Group, consolidate_metadata
 from omnizarr import open as open_zarr
 from omnizarr.bulk.boxes import Box, stored_axes
-from omnizarr.conventions.cf.variable import is_scalar
+from omnizarr.conventions.cf.variable import fill_is_missing, is_scalar
 from omnizarr.errors import (
     CannotExpress,
     Conflict,
@@ -54,7 +54,7 @@ from omnizarr.interop.xarray.encode import (
     encoded_new,
     new_array,
 )
-from omnizarr.interop.xarray.engine import fill_is_mask, variable
+from omnizarr.interop.xarray.engine import variable
 
 if find_spec("dask"):
     from omnizarr.interop.dask import Writes, check_apart_from, run, writes
@@ -416,7 +416,7 @@ def _create(
     pieces = []
     for name, var in stored.items():
         checksums = location_of(group).format.checksums_are_read
-        created = new_array(var, fill_is_mask(group), checksums)
+        created = new_array(var, fill_is_missing(group), checksums)
         if options.write_empty_chunks is not None:
             created["config"] = {"write_empty_chunks": options.write_empty_chunks}
         try:

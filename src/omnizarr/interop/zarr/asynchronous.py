@@ -85,6 +85,11 @@ class _ZarrAsyncNode:
     __hash__ = None  # type: ignore[assignment]  # as the node's
 
     @classmethod
+    def from_dict(cls: Any, store_path: Any, data: Any) -> Any:
+        """Return the node that metadata describe, without reading any."""
+        return cls(metadata=data, store_path=store_path)
+
+    @classmethod
     def __class_getitem__(cls, item: Any) -> Any:
         """Return the class itself; annotations name a kind of metadata here."""
         return cls
@@ -123,11 +128,6 @@ class ZarrAsyncArray(_ZarrAsyncNode):
     async def open(cls, store: Any, zarr_format: Any = 3) -> Any:
         """Open the array at a store or store path."""
         return wrapped(await aio.run(opening.open_array, store, zarr_format=zarr_format))
-
-    @classmethod
-    def from_dict(cls, store_path: Any, data: Any) -> ZarrAsyncArray:
-        """Return the array that metadata describe, without reading any."""
-        return cls(metadata=data, store_path=store_path)
 
     getitem = _method("__getitem__")
     setitem = _method("__setitem__")
@@ -201,11 +201,6 @@ class ZarrAsyncGroup(_ZarrAsyncNode):
     async def from_store(cls, store: Any, **options: Any) -> Any:
         """Create a group in a store."""
         return wrapped(await aio.run(groups.ZarrGroup.from_store, store, **options))
-
-    @classmethod
-    def from_dict(cls, store_path: Any, data: Any) -> ZarrAsyncGroup:
-        """Return the group that metadata describe, without reading any."""
-        return cls(metadata=data, store_path=store_path)
 
     getitem = _method("__getitem__")
     setitem = _method("__setitem__")

@@ -146,7 +146,10 @@ def _open_or_create_array(
                     raise
         elif mode == "w-" and existing_node(target.store, target.path) is not None:
             raise NodeExists(f"there is already a node at {target.path!r} in {target.given}")
-    place = {"store": target.as_argument(), "zarr_format": default_format(zarr_format)}
+    place = {
+        "store": ZarrPlace(target.given, target.path),
+        "zarr_format": default_format(zarr_format),
+    }
     given = {**options, **place, "overwrite": mode == "w"}
     if "shape" not in given and given.get("data") is not None:
         return array(given.pop("data"), **given)

@@ -299,8 +299,10 @@ async def _drive(steps: Steps, place: ChunkPlace, changed: list[int], inline: bo
     with suppress(StopIteration):
         while True:
             step = steps.send(result)
-            waits = asyncio.iscoroutine(step)
-            result = await step if waits else await _run(step, inline or place.inside)
+            if asyncio.iscoroutine(step):
+                result = await step
+            else:
+                result = await _run(step, inline or place.inside)
 
 
 def _drive_locked(
@@ -310,8 +312,10 @@ def _drive_locked(
     with place.lock(changed), suppress(StopIteration):
         while True:
             step = steps.send(result)
-            waits = asyncio.iscoroutine(step)
-            result = asyncio.run_coroutine_threadsafe(step, loop).result() if waits else step()
+            if asyncio.iscoroutine(step):
+                result = asyncio.run_coroutine_threadsafe(step, loop).result()
+            else:
+                result = step()
 
 
 async def _run(call: Callable[[], T], inline: bool) -> T:

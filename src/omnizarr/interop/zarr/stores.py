@@ -61,10 +61,6 @@ class ZarrTarget:
     path: str
     given: Any
 
-    def as_argument(self) -> ZarrPlace:
-        """Return the place as an argument for a function of zarr-python's."""
-        return ZarrPlace(self.given, self.path)
-
     def below(self, name: str | None) -> ZarrTarget:
         """Return the place at a relative path."""
         return ZarrTarget(self.store, paths.join(self.path, paths.normalize(name)), self.given)
