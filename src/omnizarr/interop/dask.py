@@ -16,7 +16,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise, product
 from types import SimpleNamespace
 from typing import Any
@@ -25,13 +24,7 @@ import numpy as np
 
 from omnizarr import Array
 from omnizarr.bulk.boxes import Box, stored_axes
-from omnizarr.errors import (
-    MissingModule,
-    OmnizarrError,
-    SelectionError,
-    StoreError,
-    WrongType,
-)
+from omnizarr.errors import MissingModule, OmnizarrError, SelectionError, StoreError, WrongType
 from omnizarr.extension import (
     CreateOptions,
     GridAxis,
@@ -160,8 +153,12 @@ def from_dask(
     overwrite = bool(chosen.pop("overwrite", False))
     name = chosen.pop("name", None)
     location = new_location(store, name if path is None else path, zarr_format, storage_options)
-    if compute:
-        return _write_new(x, location, overwrite, chosen)
+    if compute:  # the array becomes visible when it is complete
+        operation = "writing a Dask array"
+        with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
+            new = _create(staged, False, chosen)
+            run([writes(x, new, _start(x, new, None))], lambda: None, True)
+        return Array.at(location, model_of(new)).with_config(new.config)
     if overwrite:
         check_apart_from(x, location)
     target = _create(location, overwrite, chosen)
@@ -173,15 +170,6 @@ def _create(location: Location, overwrite: bool, options: dict[str, Any]) -> Arr
     model = array_model(location.format, options["shape"], options["dtype"], rest)
     made = store_array(location, model, None, overwrite)
     return made if rest.get("config") is None else made.with_config(rest["config"])
-
-
-def _write_new(x: Any, location: Location, overwrite: bool, options: dict[str, Any]) -> Array:
-    """Store a Dask array in a new array, which becomes visible when it is complete."""
-    operation = "writing a Dask array"
-    with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
-        new = _create(staged, False, options)
-        run([writes(x, new, _start(x, new, None))], lambda: None, True)
-    return Array.at(location, model_of(new)).with_config(new.config)
 
 
 def regular_chunks(blocks: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:
@@ -218,15 +206,10 @@ def run(todo: list[Writes], finish: Callable[[], Any], compute: bool) -> Any:
         return finish()
     last = f"omnizarr-finish-{keys[0][0] if keys else tokenize(finish)}"
     done = HighLevelGraph(
-        {**graph.layers, last: {last: (partial(_after, finish), keys)}},
+        {**graph.layers, last: {last: (lambda done: finish(), keys)}},
         {**graph.dependencies, last: {w.keys[0][0] for w in todo if w.keys}},
     )
     return Delayed(last, done)
-
-
-def _after(finish: Callable[[], Any], done: list[None]) -> Any:
-    """Call a function after all tasks, whose results are of no account."""
-    return finish()
 
 
 def check_apart_from(x: Any, target: Array | Location) -> None:

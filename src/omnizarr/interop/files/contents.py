@@ -21,13 +21,7 @@ import numpy.typing as npt
 from omnizarr import registry
 from omnizarr.bulk.boxes import Box
 from omnizarr.bulk.transfer import Source
-from omnizarr.errors import (
-    CannotExpress,
-    InvalidArgument,
-    MissingModule,
-    NodeNotFound,
-    known_names,
-)
+from omnizarr.errors import CannotExpress, InvalidArgument, MissingModule, NodeNotFound, known_names
 from omnizarr.extension import DEFAULT_FILL, Patterns
 
 __all__ = ["ArrayEntry", "Box", "Contents", "ImageEntry", "Source", "detect", "read_contents"]

@@ -66,7 +66,9 @@ def with_gdal(entry: ArrayEntry, series: Any, number: int, found: Contents) -> A
             if code in keyframe.tags}  # fmt: skip
     if not tags:
         return entry
-    if len(series.pages) > 1 and _pages_differ(series, tags):
+    first = {code: keyframe.tags[code].value for code in tags}
+    pages = [page.aspage() for page in series.pages[1:] if page is not None]
+    if any(page.tags.valueof(code) != v for page in pages for code, v in first.items()):
         found.skipped["places and metadata of pages"] = "only those of the first are imported"
     stated = _gdal_attributes(
         keyframe, dict(zip(series.axes, series.shape, strict=True)).get("S", 1), found
@@ -80,13 +82,6 @@ def with_gdal(entry: ArrayEntry, series: Any, number: int, found: Contents) -> A
         attributes = {**image.attributes, **stated}
         image = replace(image, missing=entry.missing, attributes=attributes)
     return replace(entry, attributes={**entry.attributes, **stated}, as_image=image)
-
-
-def _pages_differ(series: Any, tags: set[int]) -> bool:
-    """Return True if a page has another place or other metadata than the first one."""
-    first = {code: series.keyframe.tags[code].value for code in tags}
-    pages = [page.aspage() for page in series.pages[1:] if page is not None]
-    return any(page.tags.valueof(code) != value for page in pages for code, value in first.items())
 
 
 def _gdal_attributes(keyframe: Any, count: int, found: Contents) -> dict[str, Any]:

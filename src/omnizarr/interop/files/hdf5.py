@@ -69,20 +69,16 @@ class DatasetValues:
                 ) from e
             values = np.asarray(values, object if self.text else None)
             if self.after is not None:
-                values = _padded(values, box[:rank], self.after)
+                lengths = (side.stop - side.start for side in box[:rank])
+                rest = (*lengths, *values.shape[rank:])
+                padded: npt.NDArray[Any] = np.full(rest, self.after, values.dtype)
+                padded[tuple(slice(0, n) for n in values.shape)] = values
+                values = padded
             inner: Any = (..., *box[rank:])
             values = values[inner] if len(box) > rank else values
             if self.text:
                 return values.astype(np.dtypes.StringDType())
             return values.astype(self.dtype, copy=False)
-
-
-def _padded(values: npt.NDArray[Any], box: Box, after: Any) -> npt.NDArray[Any]:
-    """Return values with the shape of a box, which may end after the last of them."""
-    lengths = (side.stop - side.start for side in box)
-    out: npt.NDArray[Any] = np.full((*lengths, *values.shape[len(box) :]), after, values.dtype)
-    out[tuple(slice(0, n) for n in values.shape)] = values
-    return out
 
 
 @contextmanager
@@ -216,7 +212,13 @@ def _add(file: str, path: str, dataset: Any, dimensions: Dimensions, found: Cont
 def _entry(file: str, dataset: Any, dimensions: Dimensions) -> ArrayEntry:
     if dataset.shape is None:
         raise CannotExpress("it is empty: it has a type, but no shape and no values")
-    _check_storage(dataset)
+    if dataset.external:  # of what is not there, HDF5 would read fill values
+        raise CannotExpress(f"its values are in another file, {dataset.external[0][0]!r}")
+    if dataset.is_virtual:
+        raise CannotExpress(
+            "it is virtual, made of other datasets; import those, or make it a plain one with"
+            " h5repack"
+        )
     dtype, text, extra = stored_type(dataset.dtype)
     shape = dimensions.shape(dataset)
     names, fill = dimensions.dimension_names(dataset), _fill(dataset, dtype, text)
@@ -289,17 +291,6 @@ def _fill(dataset: Any, dtype: Any, text: bool) -> dict[str, Any]:
     return {"fill_value": value}
 
 
-def _check_storage(dataset: Any) -> None:
-    """Raise if values are elsewhere: of what is not there, HDF5 would read fill values."""
-    if dataset.external:
-        raise CannotExpress(f"its values are in another file, {dataset.external[0][0]!r}")
-    if dataset.is_virtual:
-        raise CannotExpress(
-            "it is virtual, made of other datasets; import those, or make it a plain one with"
-            " h5repack"
-        )
-
-
 def _missing_filter(dataset: Any) -> str | None:
     """Return why the chunks of a dataset cannot be decoded; None if all their filters are there."""
     plist = dataset.id.get_create_plist()
@@ -337,7 +328,6 @@ def _add_flags(
 
 
 def _has_names(dtype: np.dtype[Any]) -> bool:
-    """Return True if a type, or a part of it, is enumerated."""
     if dtype.subdtype is not None:
         return _has_names(dtype.subdtype[0])
     inner = [dtype[name] for name in dtype.names or ()]
@@ -508,7 +498,6 @@ def _listed(dataset: Any) -> list[int] | None:
 
 
 def _is_scale(dataset: Any) -> bool:
-    """Return True if a dataset is a dimension scale."""
     kind = dataset.attrs.get("CLASS") if isinstance(dataset, h5py.Dataset) else None
     return kind in ("DIMENSION_SCALE", b"DIMENSION_SCALE")
 

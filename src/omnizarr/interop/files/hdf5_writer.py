@@ -26,15 +26,7 @@ from omnizarr.bulk.transfer import COPIES, Filled, cast, items_for
 from omnizarr.conventions.cf.packing import FILL, NAMES, Packing, as_number, decode_fill
 from omnizarr.conventions.cf.variable import fill_is_missing
 from omnizarr.errors import CannotExpress, InvalidMetadata, StoreError
-from omnizarr.extension import (
-    Boxes,
-    as_plain,
-    as_type,
-    boxes,
-    file_locks,
-    is_nczarr,
-    paths,
-)
+from omnizarr.extension import Boxes, as_plain, as_type, boxes, file_locks, is_nczarr, paths
 from omnizarr.interop.files.contents import required
 from omnizarr.interop.files.exporting import FileWriter
 from omnizarr.interop.files.hdf5 import RESERVED
@@ -117,21 +109,17 @@ class WriteBox:
     def encode(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values as h5py takes them."""
         if self.dtype.kind in "TU":
-            return self.encode_text(values)
+            found = np.asarray(values.astype(object))
+            if any("\0" in text for text in found.flat):  # HDF5 would end it there
+                raise CannotExpress(
+                    f"{self.array.name} has text with the character \\0, at which text ends in"
+                    " HDF5; replace it, or leave the array out with exclude="
+                )
+            return found
         values = cast(values, self.dtype, self.array.name)
         if self.dtype.kind in "Mm":
             return values.astype(h5py.opaque_dtype(self.dtype))
         return values
-
-    def encode_text(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return text as h5py takes it; raise if HDF5 would end it too early."""
-        found = np.asarray(values.astype(object))
-        if any("\0" in text for text in found.flat):
-            raise CannotExpress(
-                f"{self.array.name} has text with the character \\0, at which text ends in HDF5;"
-                " replace it, or leave the array out with exclude="
-            )
-        return found
 
 
 def _time_unit(dtype: np.dtype[Any]) -> str:
@@ -149,12 +137,10 @@ class WriteVariable(WriteBox):
     def encode(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values in a type that NetCDF has."""
         dtype = self.dtype
-        if dtype.kind in "TU":
-            return self.encode_text(values)
         if dtype.kind in "Mm":
             plain = np.dtype(f"{dtype.kind}8[{_time_unit(dtype)}]")
             return as_type(values, plain).astype("i8")
-        values = cast(values, dtype, self.array.name)
+        values = super().encode(values)
         if dtype.kind == "b":
             return values.astype("i1")
         if dtype.kind == "S" and dtype.itemsize > 1:

@@ -226,13 +226,10 @@ class _Nodes:
             add()
         except (CannotExpress, InvalidName) as e:
             self.contents.skipped[path] = str(e)
-            self._forget(path)
-
-    def _forget(self, path: str) -> None:
-        full = paths.join(self.location.path, path)
-        for each in [p for p in self.nodes if p == full or p.startswith(paths.prefix(full))]:
-            del self.nodes[each]
-            self.sources.pop(each, None)
+            full = paths.join(self.location.path, path)
+            for each in [p for p in self.nodes if p == full or p.startswith(paths.prefix(full))]:
+                del self.nodes[each]
+                self.sources.pop(each, None)
 
     def _add_group(self, path: str, attributes: Mapping[str, Any]) -> None:
         full = paths.join(self.location.path, path)
@@ -342,7 +339,13 @@ class _Nodes:
             if missing is None and "fill_value" in options:
                 fill = DEFAULT_FILL
         elif missing is not None:
-            mark_missing(attributes, missing, np.dtype(object if dtype is str else dtype))
+            kind = np.dtype(object if dtype is str else dtype)
+            mark_missing(attributes, missing, kind)
+            if kind.kind == "S":
+                self.contents.notes.append(
+                    f"{paths.show(path)}: xarray cannot open a {FILL} of bytes in zarr"
+                    f" {self.location.format.name} with its own engine, only with 'omnizarr'"
+                )
         if fill is not DEFAULT_FILL:
             options["fill_value"] = _fitting(fill, dtype)
         options["attributes"] = attributes
@@ -358,7 +361,6 @@ class _Nodes:
         return _finite(given, path, self.contents.notes), missing
 
     def _shapes(self, path: str, entry: ArrayEntry) -> dict[str, Any]:
-        """Return the options `chunks` and `shards` of an array."""
         found: dict[str, Any] = {}
         chunks = _lengths(self.job.chunks, entry, entry.chunks)
         if chunks is None and entry.chunks is not None:

@@ -25,20 +25,8 @@ import numpy.typing as npt
 from omnizarr.conventions.ome.model import unit_name
 from omnizarr.errors import InvalidArgument, MissingModule, OmnizarrError
 from omnizarr.extension import DEFAULT_FILL
-from omnizarr.interop.files.contents import (
-    ArrayEntry,
-    Box,
-    Contents,
-    ImageEntry,
-    native,
-    required,
-)
-from omnizarr.interop.files.geotiff import (
-    ERRORS,
-    missing_value,
-    place_attributes,
-    with_gdal,
-)
+from omnizarr.interop.files.contents import ArrayEntry, Box, Contents, ImageEntry, native, required
+from omnizarr.interop.files.geotiff import ERRORS, missing_value, place_attributes, with_gdal
 from omnizarr.interop.files.ome_xml import OmeImage, read_images, unread
 
 tifffile = required("tifffile", "tiff")
@@ -104,9 +92,7 @@ def open_file(file: str) -> Iterator[Any]:
     try:
         with tifffile.TiffFile(file) as opened:
             yield opened
-    except OmnizarrError:
-        raise
-    except FileNotFoundError:
+    except (OmnizarrError, FileNotFoundError):
         raise
     except ERRORS as e:
         if "imagecodecs" in str(e):

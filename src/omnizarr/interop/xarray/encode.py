@@ -313,7 +313,7 @@ class _Numbers:
                 raise InvalidArgument(
                     f"{number} of variable {self.name!r} cannot be stored as {dtype} with"
                     f" scale_factor {scale} and add_offset {offset}: the type has numbers from"
-                    f" {bounds.min} to {bounds.max}; {_wider(packed)!r} could hold it"
+                    f" {bounds.min} to {bounds.max}; a wider type could hold it"
                 )
 
     def _check_marks(self, values: npt.NDArray[Any]) -> None:
@@ -328,14 +328,6 @@ class _Numbers:
                     f"{values[clash].flat[0]} of variable {self.name!r} would be read as missing:"
                     f" {mark} marks missing values; give another _FillValue, or None"
                 )
-
-
-def _wider(number: Any) -> str:
-    """Return the name of a type that can hold a number."""
-    for dtype in ("int16", "int32", "int64") if isinstance(number, int) else ():
-        if np.iinfo(dtype).min <= number <= np.iinfo(dtype).max:
-            return dtype
-    return "float64"
 
 
 def _without_missing(var: xr.Variable) -> xr.Variable:

@@ -29,13 +29,7 @@ from omnizarr import open as open_node
 from omnizarr.bulk.boxes import Box, chunk_axes
 from omnizarr.conventions.cf.packing import MISSING, as_numbers, decode_fill
 from omnizarr.conventions.cf.variable import fill_is_missing, is_scalar
-from omnizarr.errors import (
-    CannotExpress,
-    InvalidMetadata,
-    MissingModule,
-    OmnizarrError,
-    WrongNode,
-)
+from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, OmnizarrError, WrongNode
 from omnizarr.extension import (
     ARRAY_DIMENSIONS,
     Named,
@@ -149,17 +143,11 @@ class Engine(BackendEntrypoint):
 
 def _decoded(stored: Stored, **decoding: Any) -> xr.Dataset:
     dataset = StoreBackendEntrypoint().open_dataset(stored, **decoding)
-    lazy = {name: a for name, a in stored.arrays.items() if name not in stored.loaded}
-    unpack_in_place(dataset, lazy)
-    return dataset
-
-
-def unpack_in_place(dataset: xr.Dataset, arrays: Mapping[str, Array]) -> None:
-    """Replace the packed variables of a lazy dataset by ones that are unpacked part by part."""
-    for name, var in dataset.variables.items():
-        array = arrays.get(str(name))
-        if array is not None and _is_packed(var, array):
+    for name, array in stored.arrays.items():
+        var = dataset.variables.get(name)
+        if var is not None and name not in stored.loaded and _is_packed(var, array):
             var.data = indexing.LazilyIndexedArray(Packed(var, array))
+    return dataset
 
 
 def _is_packed(var: xr.Variable, array: Array) -> bool:

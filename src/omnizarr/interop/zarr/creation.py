@@ -38,6 +38,10 @@ from omnizarr.interop.zarr.library import configured, default_format, own_option
 from omnizarr.interop.zarr.nodes import facade, with_text_keys
 from omnizarr.interop.zarr.stores import ZarrPlace, ZarrTarget, locate
 
+__all__ = [
+    "array", "create", "create_array", "create_group", "create_hierarchy", "empty", "empty_like",
+    "from_array", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like",
+]  # fmt: skip
 COPY_BYTES = 2**26  # copied at a time, unless a chunk is larger
 # The options of an array from data that is not like them.
 _AUTO: dict[str, Any] = {
@@ -111,7 +115,8 @@ def _store_new(
             operation = "copying an array"
             with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
                 stored = store_array(staged, node, None, False)
-                _copy_values(data, stored)
+                for box in boxes.cut(stored_axes(stored), COPY_BYTES // item_bytes(stored.dtype)):
+                    stored[box] = data[box]
             stored = Array.at(location, model_of(stored))
         else:
             values = None if data is None else as_source(data)
@@ -125,12 +130,6 @@ def _store_new(
     # The metadata have what is not stored, such as the order in which chunks are written.
     described = None if metadata is None else (model_of(stored), None, metadata)
     return ZarrArray.adopt(stored, target.given, _runtime=runtime, _described=described)
-
-
-def _copy_values(source: Any, target: Array) -> None:
-    """Copy all elements, whole target chunks at a time."""
-    for box in boxes.cut(stored_axes(target), COPY_BYTES // item_bytes(target.dtype)):
-        target[box] = source[box]
 
 
 def create_array(

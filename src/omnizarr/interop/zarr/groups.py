@@ -44,9 +44,6 @@ class ZarrGroup(nodes.ZarrNode, Group):
         else:
             vars(self).update(vars(blocking))
 
-    def _document(self, own: Any) -> dict[str, Any]:
-        return nodes.with_consolidated(self._location, own.to_dict())
-
     @property
     def _async_group(self) -> Any:
         """The group with awaitable methods."""

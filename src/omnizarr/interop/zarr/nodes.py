@@ -100,7 +100,9 @@ class ZarrNode:
 
     def _describe(self) -> Any:
         own = super().metadata  # type: ignore[misc]  # of NodeHandle
-        document = self._document(own)
+        document: dict[str, Any] = own.to_dict()
+        if isinstance(self, Group):
+            document = with_consolidated(self._location, document)
         if document.get("zarr_format") not in (2, 3):
             return own
         try:
@@ -108,10 +110,6 @@ class ZarrNode:
                 return parse(document)
         except (ValueError, TypeError, KeyError, LookupError):
             return own  # a codec or data type that is unknown to zarr-python
-
-    def _document(self, own: Any) -> dict[str, Any]:
-        found: dict[str, Any] = own.to_dict()
-        return found
 
     @property
     def _theirs(self) -> bool:

@@ -184,7 +184,7 @@ class PipelineCall:
 async def read(pipeline: Any, batch: Batch, out: Any, drop_axes: Axes) -> Any:
     """Fill `out` and return the status of each chunk."""
     layout = pipeline_layouts.find(pipeline, batch[0][1])
-    array = _memory(out, layout)
+    array = _memory(out, layout, convert=False)
     if layout.unreadable is not None or array is None:
         _tell("reads", layout.unreadable or f"a buffer {type(out).__name__} of {out.dtype}")
         return await pipeline.read_with_zarr(batch, out, drop_axes)
@@ -231,7 +231,7 @@ async def _read(call: PipelineCall) -> Any:
 async def write(pipeline: Any, batch: Batch, value: Any, drop_axes: Axes) -> None:
     """Store `value` in chunks."""
     layout = pipeline_layouts.find(pipeline, batch[0][1])
-    array = _converted(value, layout)
+    array = _memory(value, layout, convert=True)
     reason = layout.unreadable or layout.unwritable
     if reason is not None or array is None:
         _tell("writes", reason or f"a value {type(value).__name__} of {value.dtype}")
@@ -411,20 +411,17 @@ def _listed(layout: PipelineLayout, chunks: npt.NDArray[Any]) -> tuple[list[Any]
     return listed, chunks.reshape(len(chunks) * height, *widths)
 
 
-def _memory(out: Any, layout: PipelineLayout) -> npt.NDArray[Any] | None:
-    """Return the memory of a buffer with the items that chunks have, or None."""
-    data = out.as_ndarray_like()
-    if not isinstance(data, np.ndarray) or data.dtype != layout.dtype:
-        return None
-    return np.asarray(data)
+def _memory(buffer: Any, layout: PipelineLayout, convert: bool) -> npt.NDArray[Any] | None:
+    """Return the memory of a buffer with the items that chunks have, or None.
 
-
-def _converted(value: Any, layout: PipelineLayout) -> npt.NDArray[Any] | None:
-    """Return a value with the items that chunks have, or None if they are of another kind."""
-    data = value.as_ndarray_like()
+    With `convert`, items of the same kind in another byte order are copied.
+    """
+    data = buffer.as_ndarray_like()
     if not isinstance(data, np.ndarray) or layout.unreadable is not None:
         return None
     if data.dtype != layout.dtype:
+        if not convert:
+            return None
         if (data.dtype.kind, data.itemsize) != (layout.dtype.kind, layout.dtype.itemsize):
             return None
         if data.dtype.newbyteorder("=") != layout.dtype.newbyteorder("="):

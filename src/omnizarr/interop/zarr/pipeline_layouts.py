@@ -72,9 +72,11 @@ def _make(
     """Return the layout of chunks of a shape, type and fill value."""
     if kernel.run_rows is None:
         return PipelineLayout(unreadable="the compiled kernel is missing")
-    foreign = next((c for c in _all(codecs) if not _is_known(c)), None)
-    if foreign is not None:
-        return PipelineLayout(unreadable=f"codec {type(foreign).__module__}.{type(foreign)}")
+    modules = {type(c).__module__: c for c in _all(codecs)}
+    foreign = [c for m, c in modules.items() if m.partition(".")[0] not in _PACKAGES]
+    if foreign:
+        cls = type(foreign[0])
+        return PipelineLayout(unreadable=f"codec {cls.__module__}.{cls.__qualname__}")
     items = _items(codecs, dtype)
     if items is None:
         return PipelineLayout(unreadable=f"data type {dtype} in another byte order")
@@ -110,10 +112,6 @@ def _all(codecs: Iterable[Any]) -> Iterable[Any]:
             yield from codec.filters or ()
             if codec.compressor is not None:
                 yield codec.compressor
-
-
-def _is_known(codec: Any) -> bool:
-    return type(codec).__module__.partition(".")[0] in _PACKAGES
 
 
 def _names(

@@ -213,9 +213,7 @@ class ZarrPythonStore(Closeable):
 
     def erase(self, key: str) -> None:
         check_writable(self)
-        check_key(key)
-        if not self._run("erase", key, self._erase(key)):
-            raise self._cannot_erase(key)
+        self._run_erase(check_key(key), self._erase(key))
 
     async def _erase(self, key: str) -> bool:
         """Erase a key; return False if it exists and the store cannot delete."""
@@ -241,13 +239,12 @@ class ZarrPythonStore(Closeable):
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
         check_prefix(prefix)
-        if not self._run("erase", prefix, self._erase_prefix(prefix)):
-            raise self._cannot_erase(prefix)
+        self._run_erase(prefix, self._erase_prefix(prefix))
 
-    def _cannot_erase(self, what: str) -> StoreError:
-        error = StoreError(f"cannot erase {what!r}: {self!r} cannot delete")
-        error.__cause__ = NotImplementedError("the store does not support deleting")
-        return error
+    def _run_erase(self, what: str, work: Coroutine[Any, Any, bool]) -> None:
+        if not self._run("erase", what, work):
+            cause = NotImplementedError("the store does not support deleting")
+            raise StoreError(f"cannot erase {what!r}: {self!r} cannot delete") from cause
 
     async def _erase_prefix(self, prefix: str) -> bool:
         if not self.inner.supports_deletes:
