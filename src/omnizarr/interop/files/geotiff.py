@@ -266,13 +266,6 @@ def is_colour(array: Array) -> bool:
     return is_like_colour and names[-1:] == ("s",)
 
 
-def sample_options(array: Array, count: int) -> dict[str, Any]:
-    """Return the options of tifffile for the colours of the bands of a map."""
-    if is_colour(array):
-        return {"photometric": "rgb"}
-    return {"photometric": "minisblack", "extrasamples": ["unspecified"] * (count - 1)}
-
-
 def _gdal_metadata(attributes: Mapping[str, Any], bands: int) -> str:
     """Return attributes as GDAL's metadata; empty if there are none."""
     lines: list[str] = []

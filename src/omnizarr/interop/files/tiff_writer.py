@@ -35,7 +35,7 @@ from omnizarr.errors import CannotExpress
 from omnizarr.extension import as_plain, paths
 from omnizarr.interop.files.contents import required
 from omnizarr.interop.files.exporting import FileWriter
-from omnizarr.interop.files.geotiff import is_colour, place_tags, sample_options, value_tags
+from omnizarr.interop.files.geotiff import is_colour, place_tags, value_tags
 from omnizarr.interop.files.ome_xml import xml_metadata
 
 tifffile = required("tifffile", "tiff")
@@ -95,6 +95,8 @@ class TiffWriter(FileWriter):
             finest = found.levels[0]
             placed = found.crs is not None or finest.transform is not None
             axes = (0, 1) if _bands_last(found, first) else (first.ndim - 2, first.ndim - 1)
+            names = {*(first.dimension_names or ())}
+            counts = isinstance(self.node, Group) or bool(names & _BANDS)  # as a map
             is_flat = (finest.rows, finest.columns) == axes and first.ndim <= 3
             if placed and self.is_ome:
                 self.skipped["place on the Earth"] = "OME-TIFF has none; write a .tif file"
@@ -102,18 +104,13 @@ class TiffWriter(FileWriter):
                 self.skipped["place on the Earth"] = (
                     f"a GeoTIFF has rows, columns and bands, not the axes {first.dimension_names}"
                 )
-            elif is_flat and not self.is_ome and (placed or self._has_bands(first)):
+            elif is_flat and not self.is_ome and (placed or counts):
                 self.map = found
                 self.tags = place_tags(found, self.skipped)
         if len(self.levels) > len(self._levels()):
             self.skipped["coarser levels"] = "the file has only those that GDAL can find"
         if not self.is_ome:
             self.tags += value_tags(first, self._type(), self._bands(), self.skipped)
-
-    def _has_bands(self, first: Array) -> bool:
-        """Return True if an array without a place counts as a map: in a group, or with bands."""
-        names = {*(first.dimension_names or ())}
-        return isinstance(self.node, Group) or bool(names & _BANDS)
 
     def _bands(self) -> int:
         first = self.levels[0]
@@ -327,7 +324,11 @@ class WritePages:
             colour = self.bands_last and first.shape[-1] > 1
             if colour or (first.ndim == 3 and first.shape[0] > 1 and not self.bands_last):
                 options["planarconfig"] = "contig" if colour else "separate"
-                options |= sample_options(first, first.shape[-1 if colour else 0])
+                if is_colour(first):
+                    options["photometric"] = "rgb"
+                else:
+                    count = first.shape[-1 if colour else 0]
+                    options["extrasamples"] = ["unspecified"] * (count - 1)
         elif colour:
             options |= {"photometric": "rgb", "planarconfig": "contig"}
         inner = 3 if colour else 2

@@ -121,13 +121,12 @@ def _names(
     if len(codecs) == 1 and isinstance(codecs[0], V2Codec):
         steps = [codec.get_config() for codec in [*_all(codecs)][1:]]
         return formats.codec_names.from_ids(steps, order, len(shape), data_type)
-    stated = json.loads(json.dumps([c.to_dict() for c in codecs], default=_as_json))
+    # Members of enumerations and numbers of NumPy are stated as JSON has them.
+    plain = [c.to_dict() for c in codecs]
+    stated = json.loads(
+        json.dumps(plain, default=lambda v: v.item() if isinstance(v, np.generic) else v.value)
+    )
     return tuple(Named(s["name"], s.get("configuration", {})) for s in stated)
-
-
-def _as_json(value: Any) -> Any:
-    """Return a member of an enumeration, or a NumPy number, as JSON has it."""
-    return value.item() if isinstance(value, np.generic) else value.value
 
 
 def _items(codecs: tuple[Any, ...], dtype: np.dtype[Any]) -> np.dtype[Any] | None:
