@@ -21,11 +21,12 @@ from omnizarr.interop.zarr import opening as _opening
 from omnizarr.interop.zarr.arrays import ZarrArray as Array
 from omnizarr.interop.zarr.asynchronous import ZarrAsyncArray as AsyncArray
 from omnizarr.interop.zarr.asynchronous import ZarrAsyncGroup as AsyncGroup
+from omnizarr.interop.zarr.creation import *  # noqa: F403 - all of zarr-python's functions
 from omnizarr.interop.zarr.groups import ZarrGroup as Group
-from omnizarr.interop.zarr.opening import *  # noqa: F403 - all of zarr-python's functions
+from omnizarr.interop.zarr.opening import *  # noqa: F403
 
 __all__ = ["Array", "AsyncArray", "AsyncGroup", "Group", "print_debug_info"]
-__all__ += _opening.__all__
+__all__ += [*_opening.FUNCTIONS]
 
 __version__ = str(_library.module("zarr").__version__)
 # Names of zarr-python 2 that version 3 has without a use, or not at all, and what does it here.

@@ -6,7 +6,6 @@ import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
-import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
@@ -14,8 +13,6 @@ from distributed import Client, LocalCluster
 
 import omnizarr as oz
 import omnizarr.xarray as ozx
-
-VALUES = np.random.default_rng(0).random((120, 90))
 
 
 @pytest.fixture(scope="module")
@@ -62,36 +59,3 @@ def test_a_dataset_that_was_not_read_is_sent_without_its_values(
     array = oz.open(tmp_path / "a", path="t")
     found = client.submit(lambda array: array[:, 3], array).result()
     np.testing.assert_array_equal(found, values[:, 3])
-
-
-@pytest.mark.parametrize("way", ["from_dask", "later", "store"])
-def test_blocks_that_do_not_line_up_are_stored_by_workers_side_by_side(
-    tmp_path: Path, client: Client, way: str
-) -> None:
-    array = oz.create_array(
-        tmp_path / "a", shape=VALUES.shape, chunks=(8, 8), shards=(16, 32), dtype=float
-    )
-    x = da.from_array(VALUES, chunks=(7, 11))
-    if way == "from_dask":
-        oz.from_dask(x, array)
-    elif way == "later":
-        oz.from_dask(x, array, compute=False).compute()
-    else:
-        da.store(x, array, lock=False)
-    np.testing.assert_array_equal(array[...], VALUES)
-    np.testing.assert_array_equal(array.to_dask().compute(), VALUES)
-    np.testing.assert_array_equal(da.from_array(array).compute(), VALUES)
-
-
-def test_a_dataset_is_stored_later_by_workers(tmp_path: Path, client: Client) -> None:
-    data = month(0).chunk({"day": 1})
-    later = ozx.write(data, tmp_path / "a", compute=False)
-    later.compute()
-    with xr.open_dataset(tmp_path / "a", engine="omnizarr") as stored:
-        xr.testing.assert_allclose(stored.load(), month(0))
-
-
-def test_an_array_in_the_memory_of_this_process_is_refused(client: Client) -> None:
-    array = oz.create_array({}, shape=VALUES.shape, dtype=float)
-    with pytest.raises(oz.StoreError, match="is in the memory of process"):
-        oz.from_dask(da.from_array(VALUES, chunks=30), array)

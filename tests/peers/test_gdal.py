@@ -51,18 +51,3 @@ def test_gdal_reads_our_map_and_its_georeferencing(tmp_path: Path) -> None:
     assert 'ID["EPSG",32633]' in found["coordinateSystem"]["wkt"]
     [band] = found["bands"]
     assert (band["noDataValue"], band["maximum"], band["mean"]) == (-9999, 23, 11.5)
-
-
-@pytest.mark.parametrize("crs", ["EPSG:32633", "EPSG:4326"])
-def test_a_map_of_gdal_is_read_with_its_georeferencing(tmp_path: Path, crs: str) -> None:
-    values = np.arange(24, dtype="u1").reshape(4, 6)
-    (tmp_path / "grey.pgm").write_bytes(b"P5 6 4 255\n" + values.tobytes())
-    run(
-        *("gdal_translate", "-of", "Zarr", "-a_srs", crs, "-a_ullr", 10, 50, 22, 42),
-        *(tmp_path / "grey.pgm", tmp_path / "theirs.zarr"),
-    )
-    found = oz.geo.open(tmp_path / "theirs.zarr")
-    assert str(found.crs) == crs
-    assert found.bounds == (10, 42, 22, 50)
-    np.testing.assert_array_equal(found.read((10, 48, 14, 50)), values[:1, :2])
-    assert found.levels[0].array.dimension_names == ("Y", "X")

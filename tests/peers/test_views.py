@@ -10,12 +10,11 @@ import numpy.typing as npt
 import pytest
 import tensorstore
 import xarray as xr
-import zarr
 
 import omnizarr as oz
 from omnizarr.interop.zarr.zarr_python import OmnizarrStore
 from omnizarr.stores import list_prefix
-from tests.bulk.view_as.cases import PAIRS, SOURCES, VALUES, expected, make
+from tests.bulk.view_as.cases import PAIRS, SOURCES, expected
 from tests.peers.environments import Gdal, Zarrita, ZarrPython2
 
 TARGETS = (2, 3)
@@ -95,34 +94,3 @@ def test_xarray_opens_a_view(source: str, target: int) -> None:
         np.testing.assert_array_equal(found["a"], expected())
     with xr.open_dataset(view, engine="omnizarr", group="group", mask_and_scale=False) as found:
         np.testing.assert_array_equal(found["a"], expected())
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("zarr_format", [2, 3])
-@pytest.mark.parametrize("dtype", ["u1", "<i2", "<f8", "bool", "<M8[s]", "<U5", "S3"])
-def test_what_zarr_python_writes_is_read_by_it_through_a_view(
-    tmp_path: Path, dtype: str, zarr_format: Any, target: int
-) -> None:
-    values = VALUES.astype("i8").astype(dtype)
-    root = zarr.open_group(tmp_path / "theirs.zarr", mode="w", zarr_format=zarr_format)
-    array = root.create_array("a", shape=values.shape, chunks=(4, 3), dtype=values.dtype)
-    array[...] = values
-    array.attrs["x"] = [1, 2]
-    view = oz.view_as(tmp_path / "theirs.zarr", target)
-    np.testing.assert_array_equal(oz.open(view, path="a")[...], values)
-    group: Any = zarr.open_consolidated(OmnizarrStore(view), mode="r")
-    np.testing.assert_array_equal(group["a"][...], values)
-    assert dict(group["a"].attrs) == {"x": [1, 2]}
-
-
-def test_a_large_shard_is_seen_as_many_small_chunks_by_a_reader_of_version_2(
-    tmp_path: Path, zarr_python_2: ZarrPython2
-) -> None:
-    values = np.arange(200 * 300, dtype="<u2").reshape(200, 300)
-    store = make(3, values, chunks=(10, 20), shards=(100, 300), compressors=None)()
-    path = written(oz.view_as(store, 2), tmp_path / "view.zarr")
-    shown = values.copy()
-    shown[:, 6:] = 0
-    np.testing.assert_array_equal(zarr_python_2.read(path)["group/a"], shown)
-    # All chunks and two documents: missing chunks are made, as there is no fill value.
-    assert len([f for f in (path / "group" / "a").rglob("*") if f.is_file()]) == 20 * 15 + 2

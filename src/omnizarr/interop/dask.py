@@ -12,24 +12,19 @@ from __future__ import annotations
 import os
 import pickle
 import uuid
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from omnizarr import Array
 from omnizarr.bulk.boxes import Box, stored_axes
-from omnizarr.errors import (
-    MissingModule,
-    OmnizarrError,
-    SelectionError,
-    StoreError,
-    WrongType,
-)
+from omnizarr.errors import MissingModule, OmnizarrError, SelectionError, StoreError, WrongType
 from omnizarr.extension import (
     CreateOptions,
     GridAxis,
@@ -68,8 +63,9 @@ except ImportError as e:
 
 def to_dask(array: Array, chunks: Any = None, name: str | None = None) -> Any:
     """Return a Dask array that reads a stored array; see `Array.to_dask`."""
-    sizes = array.write_chunk_sizes if array.shards is None else _shard_sizes(array)
-    blocks: Any = tuple(along or (0,) for along in sizes)  # Dask requires at least one block
+    blocks: Any = tuple(
+        along or (0,) for along in array.write_chunk_sizes
+    )  # Dask requires at least one block
     if chunks is not None:
         blocks = da.core.normalize_chunks(
             chunks, array.shape, dtype=array.dtype, previous_chunks=blocks
@@ -97,14 +93,6 @@ def token(array: Array) -> tuple[Any, ...]:
     keys = [*format.keys(array.path), *sorted(k for _, k in stored_keys(bound))]
     generations = [(key, store.generation(key)) for key in keys]
     return ("omnizarr.Array", identity, array.path, metadata, generations)
-
-
-def _shard_sizes(array: Array) -> tuple[tuple[int, ...], ...]:
-    shards = array.shards or ()
-    if not all(isinstance(n, int) for n in shards):
-        return array.write_chunk_sizes
-    pairs = zip(array.shape, shards, strict=True)
-    return tuple(tuple(min(c, n - i) for i in range(0, n, c)) for n, c in pairs)
 
 
 @document_options(CreateOptions)
@@ -165,8 +153,12 @@ def from_dask(
     overwrite = bool(chosen.pop("overwrite", False))
     name = chosen.pop("name", None)
     location = new_location(store, name if path is None else path, zarr_format, storage_options)
-    if compute:
-        return _write_new(x, location, overwrite, chosen)
+    if compute:  # the array becomes visible when it is complete
+        operation = "writing a Dask array"
+        with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
+            new = _create(staged, False, chosen)
+            run([writes(x, new, _start(x, new, None))], lambda: None, True)
+        return Array.at(location, model_of(new)).with_config(new.config)
     if overwrite:
         check_apart_from(x, location)
     target = _create(location, overwrite, chosen)
@@ -180,17 +172,10 @@ def _create(location: Location, overwrite: bool, options: dict[str, Any]) -> Arr
     return made if rest.get("config") is None else made.with_config(rest["config"])
 
 
-def _write_new(x: Any, location: Location, overwrite: bool, options: dict[str, Any]) -> Array:
-    """Store a Dask array in a new array, which becomes visible when it is complete."""
-    operation = "writing a Dask array"
-    with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
-        new = _create(staged, False, options)
-        run([writes(x, new, _start(x, new, None))], lambda: None, True)
-    return Array.at(location, model_of(new)).with_config(new.config)
-
-
 def regular_chunks(blocks: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:
     """Return the shape of regular blocks, where only the last may be shorter; else None."""
+    if not all(blocks):
+        return None
     for axis in blocks:
         if len(set(axis[:-1])) > 1 or axis[-1] > axis[0]:
             return None
@@ -221,31 +206,21 @@ def run(todo: list[Writes], finish: Callable[[], Any], compute: bool) -> Any:
         return finish()
     last = f"omnizarr-finish-{keys[0][0] if keys else tokenize(finish)}"
     done = HighLevelGraph(
-        {**graph.layers, last: {last: (partial(_after, finish), keys)}},
+        {**graph.layers, last: {last: (lambda done: finish(), keys)}},
         {**graph.dependencies, last: {w.keys[0][0] for w in todo if w.keys}},
     )
     return Delayed(last, done)
 
 
-def _after(finish: Callable[[], Any], done: list[None]) -> Any:
-    """Call a function after all tasks, whose results are of no account."""
-    return finish()
-
-
 def check_apart_from(x: Any, target: Array | Location) -> None:
     """Raise if a Dask array reads from the node that it is to be written to."""
-    if reads_from(x, target):
+    own = storage_identity(target.store, paths.prefix(target.path))
+    if any(overlap(own, identity) for identity in sources(x)):
         raise StoreError(
             f"the Dask array reads from {paths.show(target.path)} in {target.store!r}, where it is"
             " to be written, so old and new values would be mixed; write it somewhere else, or"
             " compute it first"
         )
-
-
-def reads_from(x: Any, target: Array | Location) -> bool:
-    """Return True if a Dask array reads values at or below a node."""
-    own = storage_identity(target.store, paths.prefix(target.path))
-    return any(overlap(own, identity) for identity in sources(x))
 
 
 def sources(x: Any) -> set[StorageIdentity]:
@@ -256,18 +231,11 @@ def sources(x: Any) -> set[StorageIdentity]:
     return finder.found
 
 
-class _NullFile:
-    """A file that discards what is written."""
-
-    def write(self, data: Any) -> int:
-        return len(data)
-
-
 class _Finder(cloudpickle.Pickler):  # type: ignore[misc] # it comes without types
     """Visits all objects of a graph, as if to pickle it."""
 
     def __init__(self) -> None:
-        super().__init__(_NullFile(), protocol=pickle.HIGHEST_PROTOCOL)
+        super().__init__(SimpleNamespace(write=len), protocol=pickle.HIGHEST_PROTOCOL)
         self.found: set[StorageIdentity] = set()
 
     def persistent_id(self, obj: Any) -> str | None:
@@ -359,20 +327,14 @@ def axis_spans(axis: GridAxis, start: int, blocks: tuple[int, ...]) -> Iterator[
     end = borders[-1]
     inner = (int(axis.start(axis.chunk_of(b))) for b in borders[1:-1] if b < end)
     cuts = sorted({start, *(c for c in inner if c > start), end})
-    first = 0
     for low, high in pairwise(cuts):
-        while borders[first + 1] <= low:
-            first += 1
-        found = []
-        number = first
-        while number < len(blocks) and borders[number] < high:
-            at, to = max(low, borders[number]), min(high, borders[number + 1])
-            if at < to:
-                taken = slice(at - borders[number], to - borders[number])
-                found.append((number, slice(at - low, to - low), taken))
-            number += 1
-        numbers, inside, taken_of = zip(*found, strict=True)
-        yield Span(low, high, numbers, inside, taken_of)
+        first, last = bisect_right(borders, low) - 1, bisect_left(borders, high)
+        numbers = [n for n in range(first, last) if blocks[n]]
+        sides = [(max(low, borders[n]), min(high, borders[n + 1])) for n in numbers]
+        inside = tuple(slice(a - low, b - low) for a, b in sides)
+        starts = [borders[n] for n in numbers]
+        taken = tuple(slice(a - s, b - s) for (a, b), s in zip(sides, starts, strict=True))
+        yield Span(low, high, tuple(numbers), inside, taken)
 
 
 def check_known(x: Any) -> None:

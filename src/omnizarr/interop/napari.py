@@ -66,15 +66,11 @@ def read(path: str) -> list[Layer]:
     found = open_zarr(path)
     name = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
     if isinstance(found, Array):
-        return [_array_layer(found, name)]
+        options: dict[str, Any] = {"name": name}
+        if all(found.dimension_names or (None,)):
+            options["axis_labels"] = found.dimension_names
+        return [(LazyArray(found.view[...]), options, "image")]
     return [*_layers(ome.open(path), name)]
-
-
-def _array_layer(array: Array, name: str) -> Layer:
-    options: dict[str, Any] = {"name": name}
-    if all(array.dimension_names or (None,)):
-        options["axis_labels"] = array.dimension_names
-    return LazyArray(array.view[...]), options, "image"
 
 
 def _layers(found: Any, name: str) -> Iterator[Layer]:

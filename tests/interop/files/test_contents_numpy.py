@@ -87,10 +87,3 @@ def test_members_that_are_no_arrays_are_reported(tmp_path: Path) -> None:
     with pytest.raises(oz.CannotExpress, match=r"2 parts cannot be imported:\n  - readme.txt"):
         oz.import_file(tmp_path / "a.npz", tmp_path / "strict.zarr", strict=True)
     assert not (tmp_path / "strict.zarr").exists()
-
-
-@pytest.mark.parametrize("options", [{}, {"format": "npz"}])
-def test_an_export_says_that_numpy_writes_its_files(tmp_path: Path, options: Any) -> None:
-    oz.create_array(tmp_path / "a.zarr", data=np.arange(3))
-    with pytest.raises(oz.InvalidArgument, match=r"numpy\.save\(file, array"):
-        oz.export_file(tmp_path / "a.zarr", tmp_path / "a.npy", **options)

@@ -2,58 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
-from tests.interop.files.comparison import assert_same
-from tests.interop.files.strategies import TYPES, attribute_values
-
-ARRAYS = TYPES.flatmap(
-    lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=3, max_side=8))
-)
-NAMES = st.text("abcdefg_0", min_size=1, max_size=4).filter(lambda name: name[0] != "_")
-PLAIN = attribute_values(1)
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    arrays=st.dictionaries(NAMES, ARRAYS, min_size=1, max_size=4),
-    attributes=st.dictionaries(NAMES, PLAIN, max_size=4),
-    layout=st.sampled_from([{}, {"chunks": True}, {"compression": "gzip", "shuffle": True}]),
-    zarr_format=st.sampled_from([2, 3]),
-)
-def test_arrays_and_attributes_are_those_of_the_file(
-    arrays: dict[str, Any], attributes: dict[str, Any], layout: dict[str, Any], zarr_format: int
-) -> None:
-    out: dict[str, bytes] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        with h5py.File(f"{folder}/a.h5", "w") as file:
-            for name, values in arrays.items():
-                given_layout = layout if values.ndim and values.dtype.kind != "V" else {}
-                dataset = file.create_dataset(f"group/{name}", data=values, **given_layout)
-                dataset.attrs.update(attributes)
-            file.attrs.update(attributes)
-            chunks = {name: file[f"group/{name}"].chunks for name in arrays}
-        report = oz.import_file(f"{folder}/a.h5", out, zarr_format=zarr_format)
-    root = oz.open(out)
-    assert report.skipped == {}
-    assert root.attrs.asdict() == attributes
-    for name, values in arrays.items():
-        array = root[f"group/{name}"]
-        assert array.attrs.asdict() == attributes
-        assert array.dtype == values.dtype.newbyteorder("=")
-        assert_same(array[...], values)
-        if chunks[name] is not None:
-            assert array.chunks == chunks[name]
 
 
 def _import(tmp_path: Path, **options: Any) -> tuple[oz.Group, Any]:
@@ -133,17 +89,6 @@ def test_what_zarr_cannot_hold_is_reported_and_strict_refuses(tmp_path: Path) ->
     with pytest.raises(oz.CannotExpress, match="11 parts cannot be imported"):
         oz.import_file(tmp_path / "a.h5", tmp_path / "b.zarr", strict=True)
     assert not (tmp_path / "b.zarr").exists()
-
-
-def test_a_virtual_dataset_is_not_filled_silently(tmp_path: Path) -> None:
-    layout = h5py.VirtualLayout((5,), "i8")
-    layout[:] = h5py.VirtualSource("missing.h5", "x", shape=(5,))
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file.create_virtual_dataset("both", layout)
-        file["other"] = 1
-    group, report = _import(tmp_path)
-    assert [*group] == ["other"]
-    assert "h5repack" in report.skipped["both"]
 
 
 def test_names_of_values_without_a_place_are_reported(tmp_path: Path) -> None:
@@ -232,13 +177,3 @@ def test_a_filter_that_is_not_installed_leaves_out_its_dataset(
         oz.import_file(tmp_path / "a.h5", tmp_path / "strict.zarr", strict=True)
     with pytest.raises(oz.MissingPackage, match=needed):
         oz.import_file(tmp_path / "a.h5", tmp_path / "none.zarr", exclude=["deep/*"])
-
-
-def test_an_attribute_without_a_value_is_noted(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["d"] = [1]
-        file["d"].attrs["n"] = h5py.Empty("f4")
-        file["d"].attrs["text"] = h5py.Empty("S1")  # as NetCDF stores text of no length
-    report = oz.import_file(tmp_path / "a.h5", tmp_path / "a.zarr")
-    assert report.notes == ["the attribute d@n has no value, only the type float32: an empty list"]
-    assert dict(oz.open(tmp_path / "a.zarr")["d"].attrs) == {"n": [], "text": ""}

@@ -109,43 +109,6 @@ def test_files_of_h5netcdf_and_multidimensional_coordinates(tmp_path: Path) -> N
     np.testing.assert_array_equal(root["x"][:], np.arange(8).reshape(4, 2))
 
 
-VARIABLES = st.dictionaries(
-    st.text("abcd", min_size=1, max_size=3),
-    st.tuples(
-        st.sampled_from(["i1", "u2", "i4", "i8", "f4", "f8"]),
-        st.lists(st.sampled_from(["x", "y", "z"]), unique=True, max_size=3),
-        st.sampled_from([None, 0, 1]),
-        st.booleans(),
-    ),
-    min_size=1,
-    max_size=4,
-)
-
-
-@settings(max_examples=25, deadline=None)
-@given(variables=VARIABLES, seed=st.integers(0, 99), zarr_format=st.sampled_from([2, 3]))
-def test_random_datasets_are_the_same_for_xarray(
-    tmp_path_factory: pytest.TempPathFactory, variables: Any, seed: int, zarr_format: int
-) -> None:
-    folder = tmp_path_factory.mktemp("netcdf")
-    random = np.random.default_rng(seed)
-    sizes = {"x": 3, "y": 5, "z": 1}
-    with netCDF4.Dataset(folder / "a.nc", "w") as file:
-        for name, size in sizes.items():
-            file.createDimension(name, size)
-        for name, (kind, dimensions, fill, packed) in variables.items():
-            options = {"fill_value": fill} if fill is not None else {}
-            made = file.createVariable(name, kind, dimensions, **options)
-            made.set_auto_maskandscale(False)
-            if packed and kind[0] == "i":
-                made.scale_factor = 0.5
-            made[...] = random.integers(0, 3, [sizes[d] for d in dimensions])
-    oz.import_file(folder / "a.nc", folder / "a.zarr", zarr_format=zarr_format)
-    expected = xr.open_dataset(folder / "a.nc", engine="netcdf4")
-    found = xr.open_dataset(folder / "a.zarr", engine="omnizarr")
-    xr.testing.assert_identical(found, expected)
-
-
 def test_unlimited_dimensions_and_words_for_numbers_are_noted(tmp_path: Path) -> None:
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("time", None)

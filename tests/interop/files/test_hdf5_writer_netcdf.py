@@ -56,19 +56,6 @@ def test_xarray_reads_the_same_from_zarr_and_from_the_export(
     xr.testing.assert_equal(again, expected)
 
 
-def test_values_are_stored_as_they_are_with_their_dimensions(tmp_path: Path) -> None:
-    oz.xarray.write(_dataset(), tmp_path / "a.zarr")
-    oz.export_file(tmp_path / "a.zarr", tmp_path / "a.nc")
-    with netCDF4.Dataset(tmp_path / "a.nc") as file:
-        file.set_auto_maskandscale(False)
-        packed = file["packed"]
-        assert (packed.dtype, packed.dimensions) == (np.dtype("i2"), ("time", "x"))
-        assert (packed.scale_factor, packed._FillValue) == (0.5, -1)
-        assert packed[0].tolist() == [0, 2, 4]
-        assert packed.filters()["zlib"]
-        assert dict(file.dimensions).keys() == {"time", "x", "string2"}
-
-
 def test_times_of_every_unit_and_axes_without_names(tmp_path: Path) -> None:
     root = oz.create_group(tmp_path / "a.zarr")
     for unit in ("D", "h", "m", "s", "ms", "us", "ns", "M", "25s"):
@@ -229,21 +216,6 @@ def test_text_with_zero_characters_is_refused(tmp_path: Path, name: str) -> None
     with pytest.raises(oz.errors.CannotExpress, match="/words has text with the character"):
         oz.export_file(root, tmp_path / name)
     assert not (tmp_path / name).exists()
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.integers(-(2**40), 2**40) | st.floats(), min_size=1, max_size=4))
-def test_lists_of_numbers_are_stored_as_numbers(
-    tmp_path_factory: pytest.TempPathFactory, values: list[float]
-) -> None:
-    folder = tmp_path_factory.mktemp("numbers")
-    words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-    stored = [words.get(str(v), v) for v in values]
-    root = oz.create_group(folder / "a.zarr", attributes={"a": stored})
-    root.create_array("v", data=np.arange(2))
-    assert oz.export_file(root, folder / "a.nc").notes == []
-    with netCDF4.Dataset(folder / "a.nc") as file:
-        np.testing.assert_array_equal(np.ravel(file.a), np.array(values))
 
 
 @settings(max_examples=20, deadline=None)

@@ -136,7 +136,8 @@ CHANNEL = {"Name": ["a", "b", "c"], "Color": [-1, 255, -256], "EmissionWavelengt
 PLANE = ("DeltaT", "PositionX", "ExposureTime")
 IMAGEJ = {
     "unit": "mm", "yunit": "inch", "zunit": "um", "tunit": "min", "spacing": 3.0, "finterval": 4.0,
-    "Info": "living", "LUTs": [np.zeros((3, 256), "u1")] * 3, "ROI": b"Iout", "Labels": ["a"],
+    "fps": 0.25, "Info": "living", "LUTs": [np.zeros((3, 256), "u1")] * 3, "ROI": b"Iout",
+    "Labels": ["a"],
 }  # fmt: skip
 UNITS = {"ft": "foot", "min": "minute", "mm": "millimeter", "um": "micrometer", "inch": "inch"}
 
@@ -246,7 +247,8 @@ def test_all_of_an_imagej_file_is_imported_or_named(
     common = stated.get("unit")
     for axis, size in {"x": 0.5, "y": 0.25, "z": 3.0, "t": 4.0}.items():
         own: Any = stated.get(f"{axis}unit", common if axis != "t" else None)
-        known = axis in "xy" or {"z": "spacing", "t": "finterval"}[axis] in stated
+        stating = {"z": {"spacing"}, "t": {"finterval", "fps"}}
+        known = axis in "xy" or not keys.isdisjoint(stating[axis])
         if axis in scales and known and (own or axis == "t"):
             assert (scales[axis], units[axis]) == (size, UNITS[own] if own else "second")
         elif axis in scales:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -164,82 +163,6 @@ def test_a_hyperstack_of_imagej_becomes_an_image_with_its_pixel_sizes(
     assert image.axes[3].unit == ("micrometer" if size < 1 else None)
     oz.import_file(tmp_path / "a.tif", tmp_path / "b.zarr")
     assert oz.open(tmp_path / "b.zarr").dimension_names == ("z", "c", "y", "x")
-
-
-IMAGEJ_UNITS = {"mm": "millimeter", "inch": "inch", "micron": "micrometer", "furlong": "furlong"}
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    lengths=st.lists(st.sampled_from(sorted(IMAGEJ_UNITS)), min_size=3, max_size=3),
-    time=st.sampled_from([None, "sec", "min", "hours", "ms"]),
-    rate=st.booleans(),
-)
-def test_every_axis_of_imagej_has_its_own_unit(
-    lengths: list[str], time: str | None, rate: bool
-) -> None:
-    stated: dict[str, Any] = {"fps": 0.4} if rate else {"finterval": 2.5}
-    stated |= {"spacing": 1.5, "unit": lengths[0], "yunit": lengths[1], "zunit": lengths[2]}
-    if time is not None:
-        stated["tunit"] = time
-    out: dict[str, bytes] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        tifffile.imwrite(
-            f"{folder}/a.tif", np.zeros((3, 4, 5, 6), "u1"), imagej=True, resolution=(4, 2),
-            metadata={"axes": "TZYX", **stated},
-        )  # fmt: skip
-        oz.import_file(f"{folder}/a.tif", out, image=True)
-    image = oz.ome.open(out)
-    assert image.scale == (2.5, 1.5, 0.5, 0.25)
-    times = {"min": "minute", "hours": "hour", "ms": "millisecond"}
-    expected = [IMAGEJ_UNITS[unit] for unit in reversed(lengths)]
-    assert [a.unit for a in image.axes] == [times.get(time or "", "second"), *expected]
-
-
-def test_what_imagej_says_is_kept_as_attributes_or_reported(tmp_path: Path) -> None:
-    ramp = np.arange(768).reshape(3, 256).astype("u1")
-    tifffile.imwrite(
-        tmp_path / "a.tif", np.zeros((2, 20, 30), "u2"), imagej=True, resolution=(4, 2),
-        metadata={"axes": "CYX", "LUTs": [ramp, ramp], "ROI": b"Iout", "min": float("nan")},
-    )  # fmt: skip
-    for options in ({}, {"image": True}):
-        report = oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr", overwrite=True, **options)
-        assert report.skipped == {"ImageJ ROI of series 0": "attributes cannot hold bytes"}
-        kept = oz.open(tmp_path / "a.zarr").attrs["imagej"]
-        np.testing.assert_array_equal(kept["LUTs"], [ramp, ramp])
-        assert (kept["pixel size x"], kept["pixel size y"], kept["min"]) == (0.25, 0.5, "NaN")
-
-
-def test_what_ome_xml_says_and_an_image_cannot_is_reported(tmp_path: Path) -> None:
-    values = np.zeros((3, 2, 20, 30), "u2")
-    described = {
-        "axes": "TCYX", "SignificantBits": 10, "Description": "a cell", "PhysicalSizeZ": 3.0,
-        "PhysicalSizeX": 2.0, "PhysicalSizeXUnit": "thou", "PhysicalSizeY": -1.0,
-        "Channel": {"Name": ["a", "b"], "Color": [-1, 255 << 16], "EmissionWavelength": [500, 600]},
-        "Plane": {"PositionX": [0.5] * 6, "DeltaT": [1.0] * 6},
-    }  # fmt: skip
-    with tifffile.TiffWriter(tmp_path / "a.ome.tif", ome=True) as file:
-        file.write(values, metadata=described, photometric="minisblack")
-    report = oz.import_file(tmp_path / "a.ome.tif", tmp_path / "a.zarr")
-    assert report.skipped == {
-        "pixel size of series 0": "the image has no axis z",
-        "OME-XML": "an image has no place for: Channel Color, Channel EmissionWavelength,"
-        " Description, Pixels PhysicalSizeY, Pixels SignificantBits, Plane DeltaT, Plane PositionX",
-    }
-    image = oz.ome.open(tmp_path / "a.zarr")
-    assert (image.scale[3], image.axes[3].unit) == (2.0, "thou")
-    report = oz.import_file(tmp_path / "a.ome.tif", tmp_path / "b.zarr", image=False)
-    assert report.skipped["/@image"] == "a plain array has no pixel sizes and channels"
-
-
-def test_tags_that_are_not_imported_are_reported(tmp_path: Path) -> None:
-    tifffile.imwrite(
-        tmp_path / "a.tif", np.zeros((20, 30), "u2"), resolution=(300, 200), description="a cell",
-        datetime="2020:01:01 00:00:00", extratags=[(65000, "s", 0, "own", True)],
-    )  # fmt: skip
-    report = oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
-    lost = "65000, DateTime, ImageDescription, XResolution, YResolution"
-    assert report.skipped == {"tags of series 0": f"not imported: {lost}"}
 
 
 def test_series_of_one_shape_have_their_own_attributes(tmp_path: Path) -> None:

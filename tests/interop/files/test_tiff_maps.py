@@ -163,31 +163,3 @@ def test_a_geotiff_comes_back_or_the_report_says_what_does_not(
         with rasterio.open(first) as file:
             mask = file.dataset_mask()
         np.testing.assert_array_equal(np.asarray(oz.open(store)["1"][...]) != 0, mask != 0)
-
-
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(made=files(), convention=st.sampled_from(["multiscales", "geozarr"]), data=st.data())
-def test_a_pyramid_becomes_a_geotiff_with_overviews(
-    tmp_path_factory: pytest.TempPathFactory,
-    made: dict[str, Any],
-    convention: Any,
-    data: st.DataObject,
-) -> None:
-    """The levels that `geo.write` makes of an imported map are the overviews of the export."""
-    folder = tmp_path_factory.mktemp("maps")
-    made["profile"]["interleave"], made["mask"], made["alpha"] = "band", False, False
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
-        write(folder / "a.tif", made)
-        before = facts(folder / "a.tif")
-        oz.import_file(folder / "a.tif", folder / "a.zarr")
-        source = oz.open(folder / "a.zarr")
-        variable = None
-        if before["transform"] is None or before["transform"].is_rectilinear:
-            variable = data.draw(st.sampled_from([None, "height"]))
-        oz.geo.write(folder / "m.zarr", source, levels=3, convention=convention, variable=variable)
-        report = oz.export_file(folder / "m.zarr", folder / "b.tif")
-        after = facts(folder / "b.tif")
-    assert report.skipped.keys() <= {"coordinate reference system"}
-    assert differences(before, after) <= {"overviews", *REPORTED}
-    assert after["overviews"] == [2, 4]

@@ -122,30 +122,6 @@ def test_every_encoding_stores_the_same_as_xarray(
     np.testing.assert_array_equal(values, before)
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-def test_floats_scaled_by_an_integer_are_stored_as_by_xarray(chunked: bool) -> None:
-    """xarray scales them in the type of the integer: an error for NumPy, no NaN for Dask."""
-    dataset = xr.Dataset({"v": (["x"], np.array([1, np.nan], "f4"))})
-    dataset["v"].encoding = {"scale_factor": 10, "chunks": (1,)}
-    given = dataset.chunk(x=1) if chunked else dataset
-
-    def theirs() -> dict[str, bytes]:
-        store = zarr.storage.MemoryStore()
-        given.to_zarr(store, zarr_format=2, consolidated=False)  # type: ignore[call-overload]
-        return {k: v.to_bytes() for k, v in store._store_dict.items()}
-
-    def ours() -> dict[str, bytes]:
-        store: dict[str, bytes] = {}
-        ozx.write(given, store, zarr_format=2)
-        return store
-
-    found, expected = outcome(ours), outcome(theirs)
-    if isinstance(found, type) or isinstance(expected, type):
-        assert (found, chunked) == (expected, False)
-    else:
-        np.testing.assert_array_equal(found["v"][2], expected["v"][2])
-
-
 def packed(values: np.ndarray[Any, Any]) -> xr.Dataset:
     dataset = xr.Dataset({"v": (("y", "x"), values)})
     options = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -9, "chunks": (3, 4)}
@@ -165,16 +141,6 @@ def test_parts_are_appended_and_written_to_regions_with_their_axes_in_order() ->
     ozx.write(part, store, region={"y": slice(2, 9), "x": slice(1, 6)})
     values[2:9, 1:6] += 1
     xr.testing.assert_equal(xr.open_dataset(store, engine="omnizarr").load(), packed(values))
-
-
-def test_numbers_are_encoded_in_parts_while_they_are_stored() -> None:
-    dataset = packed(np.arange(70.0).reshape(10, 7))
-    late = encode.encoded("v", dataset["v"].variable)
-    assert (late.dtype, late.attrs["_FillValue"]) == (np.dtype("i2"), -9)
-    assert late.encode is not None
-    found = late.encode(dataset["v"].values[2:4, 3:])
-    assert found.dtype == late.dtype
-    np.testing.assert_array_equal(found, dataset["v"][2:4, 3:] / 0.5)
 
 
 def test_an_invalid_encoding_is_refused_before_anything_is_replaced() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -253,15 +252,6 @@ def test_coordinates_of_parent_groups_are_stored_on_request(
     xr.testing.assert_identical(xr.open_datatree(tmp_path / "t", engine="omnizarr"), tree)
 
 
-def test_several_files_are_one_dataset(tmp_path: Path) -> None:
-    parts = [climate(3), climate(3, "2000-01-04")]
-    for number, part in enumerate(parts):
-        part[["t"]].omnizarr.to(tmp_path / f"{number}.zarr")
-    paths = sorted(map(str, tmp_path.glob("*.zarr")))
-    with xr.open_mfdataset(paths, engine="omnizarr", combine="by_coords") as found:
-        xr.testing.assert_equal(found.compute(), xr.concat([p[["t"]] for p in parts], "time"))
-
-
 @pytest.mark.parametrize("zarr_format", [2, 3, "3-draft"])
 @pytest.mark.parametrize("chunked", [False, True])
 def test_appending_keeps_the_encoding_and_matches_concatenation(
@@ -479,12 +469,6 @@ def test_chunks_of_several_lengths_are_read_and_written(tmp_path: Path, length: 
         copy = xr.open_dataset(tmp_path / name, engine="omnizarr", chunks={})
         np.testing.assert_array_equal(copy.v, values)
         assert copy.v.chunks[1] == (blocks[1] if name == "same" else (10, 10))
-
-
-def test_loading_can_be_awaited(tmp_path: Path) -> None:
-    climate().omnizarr.to(tmp_path / "x")
-    dataset = xr.open_dataset(tmp_path / "x", engine="omnizarr")
-    xr.testing.assert_identical(asyncio.run(dataset.load_async()), climate())
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

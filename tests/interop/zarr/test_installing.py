@@ -78,14 +78,6 @@ def test_an_error_while_installing_changes_nothing(
         omnizarr.create_array({}, path="__x", shape=1, dtype="i4")
 
 
-def test_installing_twice_changes_nothing(zarr: Any) -> None:
-    before = zarr.Array
-    omnizarr.as_zarr()
-    assert zarr.Array is before
-    omnizarr.as_zarr(undo=True)
-    assert zarr.Array is not before
-
-
 def test_a_script_runs_with_omnizarr_in_place(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import sys, zarr\nprint(zarr.Array.__module__, sys.argv[1:])\n"
@@ -129,10 +121,6 @@ def test_without_zarr_python_the_error_says_what_to_install(tmp_path: Path) -> N
     done = _run("-c", program, cwd=tmp_path)
     assert "MissingModule" in done.stderr
     assert "pip install 'zarr>=3.1'" in done.stderr
-
-
-def test_nothing_is_exchanged_without_a_call() -> None:
-    assert plain_zarr.Array.__module__ == "zarr.core.array"
 
 
 def test_names_of_xarray_that_version_3_reserves_are_not_warned_of(zarr: Any) -> None:

@@ -27,7 +27,7 @@ CASES: list[tuple[errors.OmnizarrError, str, str]] = [
 
 
 @pytest.mark.parametrize(("error", "kind", "name"), CASES)
-def test_an_error_is_also_that_of_zarr_python(
+def test_an_error_is_also_that_of_zarr_python_and_can_be_pickled(
     zarr: Any, error: errors.OmnizarrError, kind: str, name: str
 ) -> None:
     if not hasattr(zarr.errors, name):
@@ -37,6 +37,8 @@ def test_an_error_is_also_that_of_zarr_python(
     assert isinstance(found, type(error))
     assert str(found) == str(error)
     assert vars(found) == vars(error)
+    again = pickle.loads(pickle.dumps(found))
+    assert (type(again), str(again), vars(again)) == (type(found), str(found), vars(found))
 
 
 def test_an_error_is_translated_once(zarr: Any) -> None:
@@ -97,14 +99,3 @@ def test_an_error_of_a_store_is_caught_by_its_class(zarr: Any, cause: Exception)
     with pytest.raises(type(cause)) as caught:
         zarr.open_group(Failing(), mode="r")
     assert "zarr.json" in str(caught.value) + str(getattr(caught.value, "__notes__", ""))
-
-
-@pytest.mark.parametrize(("error", "kind", "name"), CASES)
-def test_a_translated_error_can_be_pickled(
-    zarr: Any, error: errors.OmnizarrError, kind: str, name: str
-) -> None:
-    found = translate(error, kind)
-    again = pickle.loads(pickle.dumps(found))
-    assert type(again) is type(found)
-    assert str(again) == str(found)
-    assert vars(again) == vars(found)

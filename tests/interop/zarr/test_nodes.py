@@ -21,22 +21,6 @@ def test_metadata_are_of_the_classes_of_zarr_python(zarr: Any, zarr_format: int)
     assert array.metadata is array.metadata  # made once
 
 
-def test_version_2_metadata_have_its_fields(zarr: Any) -> None:
-    found = zarr.create_array({}, shape=(4,), dtype="i4", zarr_format=2, filters=None).metadata
-    assert found.filters is None
-    assert found.compressor.codec_id == "zstd"
-    assert found.dtype.to_native_dtype() == "int32"
-    assert (found.chunks, found.order, found.dimension_separator) == ((4,), "C", ".")
-    assert not hasattr(found, "dimension_names")
-
-
-def test_version_3_metadata_have_its_fields(zarr: Any) -> None:
-    found = zarr.create_array({}, shape=(4,), dtype="i4", dimension_names=["x"]).metadata
-    assert (found.dimension_names, found.storage_transformers) == (("x",), ())
-    assert found.chunk_key_encoding.separator == "/"
-    assert found.data_type.to_native_dtype() == "int32"
-
-
 def test_metadata_follow_changes(zarr: Any) -> None:
     array = zarr.create_array({}, shape=(4,), dtype="i4")
     array.attrs["a"] = 1

@@ -240,21 +240,6 @@ def test_a_store_of_zarr_python_is_accepted(tmp_path: Path) -> None:
     assert oz.open(place, path="a")[0, 0] == 99
 
 
-def test_an_icechunk_session_is_read_and_written() -> None:
-    icechunk = pytest.importorskip("icechunk")
-    repository = icechunk.Repository.create(icechunk.in_memory_storage())
-    session = repository.writable_session("main")
-    array = oz.create_array(session.store, path="a", data=np.arange(10), chunks=(4,))
-    array[3] = 33
-    session.commit("first")
-    reading = repository.readonly_session("main").store
-    found = oz.open(reading)
-    assert found["a"][...].tolist() == [0, 1, 2, 33, 4, 5, 6, 7, 8, 9]
-    assert list(found) == ["a"]
-    assert found.store.read_only
-    assert zarr.open_group(reading, mode="r")["a"][3] == 33
-
-
 @pytest.mark.parametrize("path", ["", "c", "a/c"])
 def test_nodes_of_an_icechunk_session_are_replaced(path: str) -> None:
     """It accepts no keys but those of nodes, and no chunks before their array."""
@@ -297,13 +282,6 @@ def test_a_virtual_store_is_read(tmp_path: Path) -> None:
     store = ManifestStore(group, registry=registry)
     assert oz.open(store, path="a")[2:5].tolist() == [2, 3, 4]
     assert [name for name, _ in oz.open(store).members(max_depth=None)] == ["a", "g", "g/b"]
-
-
-def test_an_fsspec_store_of_zarr_python_is_taken() -> None:
-    theirs = zarr.storage.FsspecStore.from_url("memory://adapter-test")
-    oz.create_array(theirs, path="a", data=np.arange(6), chunks=(4,), overwrite=True)
-    assert oz.open(theirs, path="a")[...].tolist() == list(range(6))
-    assert zarr.open_array(theirs, path="a", mode="r")[5] == 5
 
 
 def test_a_store_works_inside_a_running_event_loop() -> None:

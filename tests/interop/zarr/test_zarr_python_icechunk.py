@@ -220,16 +220,6 @@ def test_a_dataset_is_written_and_appended_to(tmp_path: Path) -> None:
     xr.testing.assert_equal(found.load(), data)
 
 
-def test_a_part_of_a_session_is_written() -> None:
-    repository, _ = make(icechunk.in_memory_storage())
-    session = repository.writable_session("main")
-    part = zarr.storage.StorePath(session.store, "g")
-    for size in (5, 7):
-        oz.create_array(part, path="b", data=np.arange(size), chunks=2, overwrite=size == 7)
-    oz.open(part, mode="r+", path="b").append(np.arange(3))
-    assert oz.open(session.store, path="g/b")[...].tolist() == [*range(7), *range(3)]
-
-
 def test_a_session_behind_another_store_is_written() -> None:
     repository, _ = make(icechunk.in_memory_storage())
     session = repository.writable_session("main")

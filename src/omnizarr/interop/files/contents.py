@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import IO, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy.typing as npt
 from omnizarr import registry
 from omnizarr.bulk.boxes import Box
 from omnizarr.bulk.transfer import Source
-from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound, known_names
+from omnizarr.errors import CannotExpress, InvalidArgument, MissingModule, NodeNotFound, known_names
 from omnizarr.extension import DEFAULT_FILL, Patterns
 
 __all__ = ["ArrayEntry", "Box", "Contents", "ImageEntry", "Source", "detect", "read_contents"]
@@ -84,6 +85,16 @@ _MAGIC = {
     **{b"\x93NUMPY": "numpy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz", HDF5: "hdf5"},
     **dict.fromkeys((b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"), "tiff"),
 }
+
+
+def required(package: str, extra: str) -> Any:
+    """Return a package that files of a format need; raise if it is not installed."""
+    try:
+        return import_module(package)
+    except ImportError as e:
+        raise MissingModule(
+            f"such files need {package}: pip install 'omnizarr[{extra}]' ({e})"
+        ) from e
 
 
 def read_contents(file: str) -> Contents:

@@ -221,10 +221,6 @@ class Export(ExportOptions, Job[Filled]):
         """Read the metadata and decide what to do; nothing is written."""
         file = os.fspath(self.file)
         kind = self.format or format_of_name(file)
-        if kind in ("numpy", "npz"):
-            raise InvalidArgument(
-                f"{file!r}: NumPy itself writes NumPy files: numpy.save(file, array[...])"
-            )
         if kind not in WRITERS:
             raise InvalidArgument(f"unknown format {kind!r}; {known_names(kind, WRITERS)}")
         if self.compression not in (None, AUTO, "deflate", "gzip", "zlib"):
@@ -238,7 +234,11 @@ class Export(ExportOptions, Job[Filled]):
         make: Callable[..., FileWriter] = registry.load(WRITERS[kind])
         writer = make(arrays, groups, self.dtype, self.compression, memory)
         writer.node = node
-        self._check_types(writer)
+        for array in arrays.values():
+            wanted = writer.type_of(array)
+            if wanted != array.dtype and wanted.kind in NUMBERS:
+                check_cast(array.dtype, wanted, array.name)
+                check_sign(array.attrs, array.dtype, wanted, array.name)
         writer.check()
         if self.strict:
             raise_if_skipped(writer.skipped, "exported")
@@ -280,14 +280,6 @@ class Export(ExportOptions, Job[Filled]):
             else:
                 groups[path] = member.attrs.asdict()
         return arrays, groups
-
-    def _check_types(self, writer: FileWriter) -> None:
-        """Raise if an array cannot be cast to the requested type."""
-        for array in writer.arrays.values():
-            wanted = writer.type_of(array)
-            if wanted != array.dtype and wanted.kind in NUMBERS:
-                check_cast(array.dtype, wanted, array.name)
-                check_sign(array.attrs, array.dtype, wanted, array.name)
 
 
 @takes(ExportArguments)

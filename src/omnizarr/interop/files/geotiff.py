@@ -35,13 +35,10 @@ from omnizarr.conventions.geo.crs import (
 )
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.transform import geotiff_transform
-from omnizarr.errors import InvalidMetadata, MissingModule, MissingPackage, OmnizarrError
-from omnizarr.interop.files.contents import ArrayEntry, Contents, native
+from omnizarr.errors import InvalidMetadata, MissingPackage, OmnizarrError
+from omnizarr.interop.files.contents import ArrayEntry, Contents, native, required
 
-try:
-    import tifffile
-except ImportError as e:
-    raise MissingModule(f"TIFF files need tifffile: pip install 'omnizarr[tiff]' ({e})") from e
+tifffile = required("tifffile", "tiff")
 
 ERRORS = (
     tifffile.TiffFileError, ValueError, TypeError, OSError, RuntimeError, KeyError, IndexError,
@@ -69,7 +66,9 @@ def with_gdal(entry: ArrayEntry, series: Any, number: int, found: Contents) -> A
             if code in keyframe.tags}  # fmt: skip
     if not tags:
         return entry
-    if len(series.pages) > 1 and _pages_differ(series, tags):
+    first = {code: keyframe.tags[code].value for code in tags}
+    pages = [page.aspage() for page in series.pages[1:] if page is not None]
+    if any(page.tags.valueof(code) != v for page in pages for code, v in first.items()):
         found.skipped["places and metadata of pages"] = "only those of the first are imported"
     stated = _gdal_attributes(
         keyframe, dict(zip(series.axes, series.shape, strict=True)).get("S", 1), found
@@ -83,13 +82,6 @@ def with_gdal(entry: ArrayEntry, series: Any, number: int, found: Contents) -> A
         attributes = {**image.attributes, **stated}
         image = replace(image, missing=entry.missing, attributes=attributes)
     return replace(entry, attributes={**entry.attributes, **stated}, as_image=image)
-
-
-def _pages_differ(series: Any, tags: set[int]) -> bool:
-    """Return True if a page has another place or other metadata than the first one."""
-    first = {code: series.keyframe.tags[code].value for code in tags}
-    pages = [page.aspage() for page in series.pages[1:] if page is not None]
-    return any(page.tags.valueof(code) != value for page in pages for code, value in first.items())
 
 
 def _gdal_attributes(keyframe: Any, count: int, found: Contents) -> dict[str, Any]:
@@ -272,13 +264,6 @@ def is_colour(array: Array) -> bool:
     names = array.dimension_names or ()
     is_like_colour = array.ndim > 2 and array.shape[-1] in (3, 4) and array.dtype.kind == "u"
     return is_like_colour and names[-1:] == ("s",)
-
-
-def sample_options(array: Array, count: int) -> dict[str, Any]:
-    """Return the options of tifffile for the colours of the bands of a map."""
-    if is_colour(array):
-        return {"photometric": "rgb"}
-    return {"photometric": "minisblack", "extrasamples": ["unspecified"] * (count - 1)}
 
 
 def _gdal_metadata(attributes: Mapping[str, Any], bands: int) -> str:

@@ -24,13 +24,10 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import recfunctions
 
-from omnizarr.errors import InvalidArgument, MissingModule, OmnizarrError, StoreError
-from omnizarr.interop.files.contents import ArrayEntry, Box, Contents, native
+from omnizarr.errors import CannotExpress, InvalidArgument, OmnizarrError, StoreError
+from omnizarr.interop.files.contents import ArrayEntry, Box, Contents, native, required
 
-try:
-    import h5py
-except ImportError as e:
-    raise MissingModule(f"HDF5 files need h5py: pip install 'omnizarr[hdf5]' ({e})") from e
+h5py = required("h5py", "hdf5")
 
 Note = Callable[[str], None]
 _FILTERS = {4: "szip", 5: "nbit", 6: "scaleoffset", 307: "bzip2", 32000: "lzf", 32001: "blosc",
@@ -45,10 +42,6 @@ _FILLS = {"i1": -127, "u1": 255, "i2": -32767, "u2": 65535, "i4": -(2**31) + 1, 
 _SCALE = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
 _NETCDF = {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCCOPY"}
 RESERVED = frozenset(_SCALE | _NETCDF)  # names of attributes that users cannot have
-
-
-class Unsupported(Exception):
-    """Something in a file that Zarr cannot hold; it is left out and reported."""
 
 
 @dataclass(frozen=True)
@@ -76,20 +69,16 @@ class DatasetValues:
                 ) from e
             values = np.asarray(values, object if self.text else None)
             if self.after is not None:
-                values = _padded(values, box[:rank], self.after)
+                lengths = (side.stop - side.start for side in box[:rank])
+                rest = (*lengths, *values.shape[rank:])
+                padded: npt.NDArray[Any] = np.full(rest, self.after, values.dtype)
+                padded[tuple(slice(0, n) for n in values.shape)] = values
+                values = padded
             inner: Any = (..., *box[rank:])
             values = values[inner] if len(box) > rank else values
             if self.text:
                 return values.astype(np.dtypes.StringDType())
             return values.astype(self.dtype, copy=False)
-
-
-def _padded(values: npt.NDArray[Any], box: Box, after: Any) -> npt.NDArray[Any]:
-    """Return values with the shape of a box, which may end after the last of them."""
-    lengths = (side.stop - side.start for side in box)
-    out: npt.NDArray[Any] = np.full((*lengths, *values.shape[len(box) :]), after, values.dtype)
-    out[tuple(slice(0, n) for n in values.shape)] = values
-    return out
 
 
 @contextmanager
@@ -167,7 +156,7 @@ def _walk(root: Any, found: Contents) -> Iterator[tuple[str, Any]]:
                 node = _follow(group, name)
             except UnicodeEncodeError:
                 found.skipped[repr(inner)] = "its name is not UTF-8"
-            except Unsupported as e:
+            except CannotExpress as e:
                 found.skipped[inner] = str(e)
             else:
                 if isinstance(node, h5py.Dataset):
@@ -185,18 +174,20 @@ def _walk(root: Any, found: Contents) -> Iterator[tuple[str, Any]]:
 def _follow(group: Any, name: str) -> Any:
     link = group.get(name, getlink=True)
     if isinstance(link, h5py.ExternalLink):
-        raise Unsupported(f"it is a link to {link.path} in the file {link.filename!r}; import that")
+        raise CannotExpress(
+            f"it is a link to {link.path} in the file {link.filename!r}; import that"
+        )
     node = group.get(name)
     if node is None:
         path = getattr(link, "path", "nothing")
-        raise Unsupported(f"it is a link to {path}, which does not exist")
+        raise CannotExpress(f"it is a link to {path}, which does not exist")
     return node
 
 
 def _add(file: str, path: str, dataset: Any, dimensions: Dimensions, found: Contents) -> None:
     try:
         entry = _entry(file, dataset, dimensions)
-    except Unsupported as e:
+    except CannotExpress as e:
         found.skipped[path] = str(e)
         return
     attributes = _attributes(dataset, path, dimensions, found)
@@ -220,8 +211,14 @@ def _add(file: str, path: str, dataset: Any, dimensions: Dimensions, found: Cont
 
 def _entry(file: str, dataset: Any, dimensions: Dimensions) -> ArrayEntry:
     if dataset.shape is None:
-        raise Unsupported("it is empty: it has a type, but no shape and no values")
-    _check_storage(dataset)
+        raise CannotExpress("it is empty: it has a type, but no shape and no values")
+    if dataset.external:  # of what is not there, HDF5 would read fill values
+        raise CannotExpress(f"its values are in another file, {dataset.external[0][0]!r}")
+    if dataset.is_virtual:
+        raise CannotExpress(
+            "it is virtual, made of other datasets; import those, or make it a plain one with"
+            " h5repack"
+        )
     dtype, text, extra = stored_type(dataset.dtype)
     shape = dimensions.shape(dataset)
     names, fill = dimensions.dimension_names(dataset), _fill(dataset, dtype, text)
@@ -246,9 +243,9 @@ def stored_type(dtype: np.dtype[Any]) -> tuple[Any, bool, tuple[int, ...]]:
             return str, True, ()
         return np.dtype(f"S{max(1, string.length)}"), False, ()
     if h5py.check_ref_dtype(dtype) is not None:
-        raise Unsupported("its elements are references to other objects of the file")
+        raise CannotExpress("its elements are references to other objects of the file")
     if h5py.check_vlen_dtype(dtype) is not None:
-        raise Unsupported("its elements are arrays of variable length")
+        raise CannotExpress("its elements are arrays of variable length")
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         inner, text, more = stored_type(base)
@@ -256,7 +253,7 @@ def stored_type(dtype: np.dtype[Any]) -> tuple[Any, bool, tuple[int, ...]]:
     if dtype.names is not None:
         return _record(dtype), False, ()
     if dtype.hasobject:
-        raise Unsupported(f"elements of type {dtype} cannot be stored")
+        raise CannotExpress(f"elements of type {dtype} cannot be stored")
     return np.dtype(native(dtype).str) if dtype.kind != "V" else dtype, False, ()
 
 
@@ -267,7 +264,9 @@ def _record(dtype: np.dtype[Any]) -> np.dtype[Any]:
         inner = dtype[name]
         base, shape = inner.subdtype if inner.subdtype is not None else (inner, ())
         if base.hasobject:
-            raise Unsupported(f"its field {name!r} has elements of variable length, or references")
+            raise CannotExpress(
+                f"its field {name!r} has elements of variable length, or references"
+            )
         if base.names is not None:
             plain: Any = _record(base)
         else:
@@ -286,21 +285,10 @@ def _fill(dataset: Any, dtype: Any, text: bool) -> dict[str, Any]:
         try:
             return {"fill_value": value.decode() if value else ""}
         except UnicodeDecodeError:
-            raise Unsupported(f"its fill value {value!r} is not UTF-8") from None
+            raise CannotExpress(f"its fill value {value!r} is not UTF-8") from None
     if getattr(dtype, "kind", "") == "b":
         return {"fill_value": bool(value)}
     return {"fill_value": value}
-
-
-def _check_storage(dataset: Any) -> None:
-    """Raise if values are elsewhere: of what is not there, HDF5 would read fill values."""
-    if dataset.external:
-        raise Unsupported(f"its values are in another file, {dataset.external[0][0]!r}")
-    if dataset.is_virtual:
-        raise Unsupported(
-            "it is virtual, made of other datasets; import those, or make it a plain one with"
-            " h5repack"
-        )
 
 
 def _missing_filter(dataset: Any) -> str | None:
@@ -340,7 +328,6 @@ def _add_flags(
 
 
 def _has_names(dtype: np.dtype[Any]) -> bool:
-    """Return True if a type, or a part of it, is enumerated."""
     if dtype.subdtype is not None:
         return _has_names(dtype.subdtype[0])
     inner = [dtype[name] for name in dtype.names or ()]
@@ -363,7 +350,7 @@ def _attributes(node: Any, path: str, dimensions: Dimensions, found: Contents) -
             out[name] = _attribute(node.attrs[name], dimensions.netcdf, note)
             if _has_names(node.attrs.get_id(name).dtype):
                 note("has numbers, without their names")
-        except Unsupported as e:
+        except CannotExpress as e:
             found.skipped[where] = str(e)
         except (UnicodeError, OSError, TypeError, ValueError, RuntimeError, KeyError) as e:
             found.skipped[where] = f"the attribute cannot be read: {e}"
@@ -378,17 +365,17 @@ def _attribute(value: Any, single: bool, note: Note) -> Any:
         note(f"has no value, only the type {value.dtype}: an empty list")
         return []
     if isinstance(value, (h5py.Reference, h5py.RegionReference)):
-        raise Unsupported("the attribute is a reference to another object of the file")
+        raise CannotExpress("the attribute is a reference to another object of the file")
     if isinstance(value, (str, bytes)):
         return _json_value(value, note)
     array = np.asarray(value)
     if h5py.check_ref_dtype(array.dtype) is not None:
-        raise Unsupported("the attribute is a list of references")
+        raise CannotExpress("the attribute is a list of references")
     if array.dtype.kind in "Mm":
         return array.astype(str).tolist()
     names = array.dtype.names
     if array.dtype.kind == "V" and names is None:
-        raise Unsupported("the attribute is opaque bytes")
+        raise CannotExpress("the attribute is opaque bytes")
     found = _json_value(array.tolist(), note, names)
     return found[0] if single and names is None and array.shape == (1,) else found
 
@@ -400,16 +387,16 @@ def _json_value(value: Any, note: Note, names: tuple[str, ...] | None = None) ->
     if isinstance(value, (list, tuple, np.ndarray)):
         return [_json_value(v, note, names) for v in value]
     if isinstance(value, (np.longdouble, np.clongdouble)):
-        raise Unsupported("JSON has no numbers of more than 64 bits")
+        raise CannotExpress("JSON has no numbers of more than 64 bits")
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, complex):
-        raise Unsupported("JSON has no complex numbers")
+        raise CannotExpress("JSON has no complex numbers")
     if isinstance(value, (str, bytes)):
         return _decoded(value, note)
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    raise Unsupported(f"{type(value).__name__} cannot be stored as JSON")
+    raise CannotExpress(f"{type(value).__name__} cannot be stored as JSON")
 
 
 def _decoded(value: str | bytes, note: Note) -> str:
@@ -421,7 +408,7 @@ def _decoded(value: str | bytes, note: Note) -> str:
     except UnicodeDecodeError:
         found = value.decode("latin-1")
     if not "".join(found.split()).isprintable():
-        raise Unsupported("the attribute has bytes that are no text")
+        raise CannotExpress("the attribute has bytes that are no text")
     note("is not UTF-8 and was read as Latin-1")
     return found
 
@@ -511,7 +498,6 @@ def _listed(dataset: Any) -> list[int] | None:
 
 
 def _is_scale(dataset: Any) -> bool:
-    """Return True if a dataset is a dimension scale."""
     kind = dataset.attrs.get("CLASS") if isinstance(dataset, h5py.Dataset) else None
     return kind in ("DIMENSION_SCALE", b"DIMENSION_SCALE")
 

@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -25,24 +24,14 @@ from omnizarr.bulk.boxes import chunk_axes, corners, item_bytes
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.transfer import COPIES, Filled, cast, items_for
 from omnizarr.conventions.cf.packing import FILL, NAMES, Packing, as_number, decode_fill
-from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, StoreError
-from omnizarr.extension import (
-    Boxes,
-    as_plain,
-    as_type,
-    boxes,
-    file_locks,
-    is_nczarr,
-    location_of,
-    paths,
-)
+from omnizarr.conventions.cf.variable import fill_is_missing
+from omnizarr.errors import CannotExpress, InvalidMetadata, StoreError
+from omnizarr.extension import Boxes, as_plain, as_type, boxes, file_locks, is_nczarr, paths
+from omnizarr.interop.files.contents import required
 from omnizarr.interop.files.exporting import FileWriter
 from omnizarr.interop.files.hdf5 import RESERVED
 
-try:
-    import h5py
-except ImportError as e:
-    raise MissingModule(f"HDF5 files need h5py: pip install 'omnizarr[hdf5]' ({e})") from e
+h5py = required("h5py", "hdf5")
 
 UNITS = {"D": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds",
          "us": "microseconds", "ns": "nanoseconds"}  # fmt: skip
@@ -120,21 +109,17 @@ class WriteBox:
     def encode(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values as h5py takes them."""
         if self.dtype.kind in "TU":
-            return self.encode_text(values)
+            found = np.asarray(values.astype(object))
+            if any("\0" in text for text in found.flat):  # HDF5 would end it there
+                raise CannotExpress(
+                    f"{self.array.name} has text with the character \\0, at which text ends in"
+                    " HDF5; replace it, or leave the array out with exclude="
+                )
+            return found
         values = cast(values, self.dtype, self.array.name)
         if self.dtype.kind in "Mm":
             return values.astype(h5py.opaque_dtype(self.dtype))
         return values
-
-    def encode_text(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return text as h5py takes it; raise if HDF5 would end it too early."""
-        found = np.asarray(values.astype(object))
-        if any("\0" in text for text in found.flat):
-            raise CannotExpress(
-                f"{self.array.name} has text with the character \\0, at which text ends in HDF5;"
-                " replace it, or leave the array out with exclude="
-            )
-        return found
 
 
 def _time_unit(dtype: np.dtype[Any]) -> str:
@@ -152,12 +137,10 @@ class WriteVariable(WriteBox):
     def encode(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values in a type that NetCDF has."""
         dtype = self.dtype
-        if dtype.kind in "TU":
-            return self.encode_text(values)
         if dtype.kind in "Mm":
             plain = np.dtype(f"{dtype.kind}8[{_time_unit(dtype)}]")
             return as_type(values, plain).astype("i8")
-        values = cast(values, dtype, self.array.name)
+        values = super().encode(values)
         if dtype.kind == "b":
             return values.astype("i1")
         if dtype.kind == "S" and dtype.itemsize > 1:
@@ -272,7 +255,7 @@ class Hdf5Writer(FileWriter):
 
     def fill_marks(self, array: Array) -> bool:
         """Return True if the fill value of an array marks missing values, as xarray reads it."""
-        return location_of(array).format.undefined_fill and array.dimension_names is not None
+        return fill_is_missing(array) and array.dimension_names is not None
 
     def layout(self, array: Array) -> dict[str, Any]:
         """Return the options of a dataset for chunks and compression."""
@@ -411,7 +394,7 @@ class NetcdfWriter(Hdf5Writer):
 
     def check(self) -> None:
         """Leave out what NetCDF does not have, such as types; find the dimensions of the rest."""
-        _h5netcdf()
+        required("h5netcdf", "netcdf")
         for path, array in sorted(self.arrays.items(), key=lambda item: item[0].count("/")):
             try:
                 self.stored_type(array)
@@ -498,7 +481,8 @@ class NetcdfWriter(Hdf5Writer):
 
     def prepare(self, file: str) -> None:
         """Make a file with all groups, dimensions, variables and attributes."""
-        with writable(file, "w+") as target, _h5netcdf().File(target, "w") as opened:
+        h5netcdf = required("h5netcdf", "netcdf")
+        with writable(file, "w+") as target, h5netcdf.File(target, "w") as opened:
             for path in sorted(self.groups, key=lambda p: (p.count("/"), p)):
                 group = opened.create_group(path) if path else opened
                 for name, length in self.dimensions.get(path, {}).items():
@@ -549,7 +533,7 @@ class NetcdfWriter(Hdf5Writer):
 
     def fill_marks(self, array: Array) -> bool:
         """Return True if the fill value marks missing values; axes without names get some."""
-        return location_of(array).format.undefined_fill
+        return fill_is_missing(array)
 
     def write_attributes(self, to: Any, attributes: Mapping[str, Any], path: str) -> None:
         """Store JSON attributes, except NCZarr's and the names that NetCDF reserves."""
@@ -561,15 +545,6 @@ class NetcdfWriter(Hdf5Writer):
         if isinstance(value, bool):
             return np.int8(value)
         return super().attribute(value)
-
-
-def _h5netcdf() -> Any:
-    try:
-        return import_module("h5netcdf")
-    except ImportError as e:
-        raise MissingModule(
-            f"NetCDF4 files need h5netcdf: pip install 'omnizarr[netcdf]' ({e})"
-        ) from e
 
 
 def _upwards(group: str) -> list[str]:

@@ -226,13 +226,10 @@ class _Nodes:
             add()
         except (CannotExpress, InvalidName) as e:
             self.contents.skipped[path] = str(e)
-            self._forget(path)
-
-    def _forget(self, path: str) -> None:
-        full = paths.join(self.location.path, path)
-        for each in [p for p in self.nodes if p == full or p.startswith(paths.prefix(full))]:
-            del self.nodes[each]
-            self.sources.pop(each, None)
+            full = paths.join(self.location.path, path)
+            for each in [p for p in self.nodes if p == full or p.startswith(paths.prefix(full))]:
+                del self.nodes[each]
+                self.sources.pop(each, None)
 
     def _add_group(self, path: str, attributes: Mapping[str, Any]) -> None:
         full = paths.join(self.location.path, path)
@@ -342,8 +339,9 @@ class _Nodes:
             if missing is None and "fill_value" in options:
                 fill = DEFAULT_FILL
         elif missing is not None:
-            mark_missing(attributes, missing, _numpy_type(dtype))
-            if _numpy_type(dtype).kind == "S":
+            kind = np.dtype(object if dtype is str else dtype)
+            mark_missing(attributes, missing, kind)
+            if kind.kind == "S":
                 self.contents.notes.append(
                     f"{paths.show(path)}: xarray cannot open a {FILL} of bytes in zarr"
                     f" {self.location.format.name} with its own engine, only with 'omnizarr'"
@@ -363,7 +361,6 @@ class _Nodes:
         return _finite(given, path, self.contents.notes), missing
 
     def _shapes(self, path: str, entry: ArrayEntry) -> dict[str, Any]:
-        """Return the options `chunks` and `shards` of an array."""
         found: dict[str, Any] = {}
         chunks = _lengths(self.job.chunks, entry, entry.chunks)
         if chunks is None and entry.chunks is not None:
@@ -450,10 +447,6 @@ def _lengths(given: Lengths, entry: ArrayEntry, default: tuple[int, ...] | None)
         max(1, n) if given.get(name, d) == -1 else given.get(name, d)  # type: ignore[arg-type]
         for name, d, n in zip(names, rest, entry.shape, strict=True)
     )
-
-
-def _numpy_type(dtype: Any) -> np.dtype[Any]:
-    return np.dtype(object) if dtype is str else np.dtype(dtype)
 
 
 def _fitting(fill: Any, dtype: Any) -> Any:

@@ -97,12 +97,12 @@ def _image(element: ElementTree.Element) -> OmeImage:
     sizes: dict[str, float] = {}
     units: dict[str, str] = {}
     for axis, name in _SIZES.items():
-        size = _as_float(pixels.get(name))
-        if _is_size(size):
+        size = _size(pixels.get(name))
+        if size is not None:
             sizes[axis] = size
-            unit = _unit(pixels.get(f"{name}Unit", "s" if axis == "t" else "µm"))
-            if unit is not None:
-                units[axis] = unit
+            unit = pixels.get(f"{name}Unit", "s" if axis == "t" else "µm")
+            if unit not in _NO_UNIT:
+                units[axis] = _UNITS.get(unit) or unit_name(unit)
     channels = [e for e in pixels if _local_name(e) == "Channel"]
     named = any(c.get("Name") or c.get("Color") for c in channels)
     found = tuple(_channel(c, i) for i, c in enumerate(channels)) if named else ()
@@ -122,22 +122,13 @@ def _local_name(element: ElementTree.Element) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-def _as_float(text: str | None) -> float:
+def _size(text: str | None) -> float | None:
+    """Return the size that a text states; None if it is no positive number."""
     try:
-        return math.nan if text is None else float(text)
+        number = float(text or "nan")
     except ValueError:
-        return math.nan
-
-
-def _is_size(number: float) -> bool:
-    return 0 < number < math.inf
-
-
-def _unit(text: str) -> str | None:
-    """Return the name of a unit in OME-Zarr, or the text if it has none; None for "pixel"."""
-    if text in _NO_UNIT:
         return None
-    return _UNITS.get(text) or unit_name(text)
+    return number if 0 < number < math.inf else None
 
 
 def unread(text: str | None) -> list[str]:
@@ -168,7 +159,7 @@ def unread(text: str | None) -> list[str]:
 def _is_kept(name: str, value: str) -> bool:
     """Return True if `read_images` keeps all that the value of an attribute says."""
     if name in _SIZES.values():
-        return _is_size(_as_float(value))
+        return _size(value) is not None
     if name == "Color":
         return value.lstrip("-").isdecimal() and int(value) & 0xFF == 0xFF
     return True

@@ -25,25 +25,11 @@ import numpy.typing as npt
 from omnizarr.conventions.ome.model import unit_name
 from omnizarr.errors import InvalidArgument, MissingModule, OmnizarrError
 from omnizarr.extension import DEFAULT_FILL
-from omnizarr.interop.files.contents import (
-    ArrayEntry,
-    Box,
-    Contents,
-    ImageEntry,
-    native,
-)
-from omnizarr.interop.files.geotiff import (
-    ERRORS,
-    missing_value,
-    place_attributes,
-    with_gdal,
-)
+from omnizarr.interop.files.contents import ArrayEntry, Box, Contents, ImageEntry, native, required
+from omnizarr.interop.files.geotiff import ERRORS, missing_value, place_attributes, with_gdal
 from omnizarr.interop.files.ome_xml import OmeImage, read_images, unread
 
-try:
-    import tifffile
-except ImportError as e:
-    raise MissingModule(f"TIFF files need tifffile: pip install 'omnizarr[tiff]' ({e})") from e
+tifffile = required("tifffile", "tiff")
 
 _PAGE = {"S": 4, "Z": 1, "Y": 2, "X": 3}  # the place of an axis in the shape that pages decode to
 _ORDER = "TCZYX"
@@ -58,6 +44,7 @@ _IMAGEJ_UNITS = {
     **dict.fromkeys(("hr", "hrs", "hours"), "hour"),
     **{"days": "day"},
 }
+_NO_UNITS = ("pixel", "pixels", "frame", "frames")  # the numbers are no lengths
 OWN_DESCRIPTION = '{"array_shape":'  # the start of what the export of maps writes
 # What tifffile and the export add to the metadata of a file.
 _OWN = {"shape", "axes", "truncated", "dimension_names", "array_shape"}
@@ -105,9 +92,7 @@ def open_file(file: str) -> Iterator[Any]:
     try:
         with tifffile.TiffFile(file) as opened:
             yield opened
-    except OmnizarrError:
-        raise
-    except FileNotFoundError:
+    except (OmnizarrError, FileNotFoundError):
         raise
     except ERRORS as e:
         if "imagecodecs" in str(e):
@@ -217,7 +202,7 @@ def contents(file: str) -> Contents:
         for number, each in enumerate(series):
             path = "" if len(series) == 1 else str(number)
             image = images[number] if len(images) == len(series) else None
-            entry = _entry(file, opened, number, each, image, found)
+            entry = _Series(file, opened, number, each, image, found).entry()
             found.arrays[path] = with_gdal(entry, each, number, found)
         if len(series) > 1:
             found.groups[""] = {}
@@ -234,65 +219,151 @@ def contents(file: str) -> Contents:
     return found
 
 
-def _entry(
-    file: str, opened: Any, number: int, series: Any, image: OmeImage | None, found: Contents
-) -> ArrayEntry:
-    if series.dtype is None or 0 in series.shape:
-        raise InvalidArgument(f"series {number} of {file!r} has no pixels that can be read")
-    if len(series.levels) > 1:
-        found.notes.append(
-            f"series {number} has {len(series.levels)} levels; the finest one is imported"
-        )
-    if series.keyframe.photometric == 3 and series.keyframe.colormap is not None:
-        found.skipped[f"colour map of series {number}"] = "pixels are imported as indices"
-    meaning = _MEANINGS.get(series.keyframe.tags.valueof(_PHOTOMETRIC))
-    if meaning is not None:
-        found.notes.append(f"pixels of series {number} are imported as stored: {meaning}")
-    _report_tags(series, number, found)
-    own = _attributes(opened, series, number, found)
-    arranged = _arranged(file, opened, number, series, image, own)
-    if image is not None and arranged is not None:
-        _report_image(image, arranged, number, found)
-        return arranged
-    if image is not None:
+@dataclass(frozen=True)
+class _Series:
+    """A series of an open file, and what OME-XML says of it; `found` gets the reports."""
+
+    file: str
+    opened: Any
+    number: int
+    series: Any
+    image: OmeImage | None
+    found: Contents
+
+    def lose(self, what: str, why: str) -> None:
+        """Report something of the series that is left out."""
+        self.found.skipped[f"{what} of series {self.number}"] = why
+
+    def entry(self) -> ArrayEntry:
+        """Return the series as an image if OME-XML describes it, otherwise as an array."""
+        series, number, found = self.series, self.number, self.found
+        keyframe = series.keyframe
+        if series.dtype is None or 0 in series.shape:
+            raise InvalidArgument(
+                f"series {number} of {self.file!r} has no pixels that can be read"
+            )
+        if len(series.levels) > 1:
+            found.notes.append(
+                f"series {number} has {len(series.levels)} levels; the finest one is imported"
+            )
+        if keyframe.photometric == 3 and keyframe.colormap is not None:
+            self.lose("colour map", "pixels are imported as indices")
+        meaning = _MEANINGS.get(keyframe.tags.valueof(_PHOTOMETRIC))
+        if meaning is not None:
+            found.notes.append(f"pixels of series {number} are imported as stored: {meaning}")
+        used = _RESOLUTION if series.kind == "imagej" else ()
+        tags = [tag for tag in keyframe.tags if tag.code not in (*_READ_TAGS, *used)]
+        lost = sorted(tag.name for tag in tags if not _says_nothing(tag))
+        if lost:
+            self.lose("tags", f"not imported: {', '.join(lost)}")
+        own = self.attributes()
+        arranged = self.arranged(own)
+        if self.image is None:
+            return self.plain(own, arranged)
+        if arranged is not None:
+            self.report_image(self.image, arranged.image or ImageEntry(""))
+            return arranged
         found.notes.append(
             f"series {number} has the axes {series.axes}, which OME-Zarr does not allow; it is"
             " imported as an array"
         )
-        if image.parts:
-            text = f"an array has no {' and '.join(image.parts)}"
-            found.skipped[f"image of series {number}"] = text
-    described = _description(series)
-    shape, added = _full_shape(described.get("array_shape") or described.get("shape"), series.shape)
-    axes = series.axes.lower() if len(series.axes) == len(shape) else None
-    names: tuple[str | None, ...] | None = None
-    if axes is not None and len(set(axes)) == len(axes):
-        names = tuple(axes)
-    given = described.get("dimension_names")
-    if isinstance(given, list) and len(given) == len(shape):
-        names, axes = tuple(None if n is None else str(n) for n in given), None
-    nodata = missing_value(series, found)
-    return ArrayEntry(
-        SeriesValues(file, number, tuple(range(len(series.shape))), shape, added),
-        shape,
-        native(series.dtype),
-        chunks=None if added else _tiles(series),
-        fill_value=DEFAULT_FILL if nodata is None else nodata,
-        missing=nodata,
-        attributes={**own, **place_attributes(series, shape, names, found)},
-        dimension_names=names,
-        stated_axes=axes,
-        as_image=None if added and series.kind == "shaped" else arranged,
-    )
+        if self.image.parts:
+            self.lose("image", f"an array has no {' and '.join(self.image.parts)}")
+        return self.plain(own, None)
 
+    def plain(self, own: dict[str, Any], arranged: ArrayEntry | None) -> ArrayEntry:
+        """Return the series as an array with its axes in the order of the file."""
+        series = self.series
+        described = _description(series)
+        stated = described.get("array_shape") or described.get("shape")
+        shape, added = _full_shape(stated, series.shape)
+        axes = series.axes.lower() if len(series.axes) == len(shape) else None
+        names: tuple[str | None, ...] | None = None
+        if axes is not None and len(set(axes)) == len(axes):
+            names = tuple(axes)
+        given = described.get("dimension_names")
+        if isinstance(given, list) and len(given) == len(shape):
+            names, axes = tuple(None if n is None else str(n) for n in given), None
+        nodata = missing_value(series, self.found)
+        return ArrayEntry(
+            SeriesValues(self.file, self.number, tuple(range(len(series.shape))), shape, added),
+            shape,
+            native(series.dtype),
+            chunks=None if added else _tiles(series),
+            fill_value=DEFAULT_FILL if nodata is None else nodata,
+            missing=nodata,
+            attributes={**own, **place_attributes(series, shape, names, self.found)},
+            dimension_names=names,
+            stated_axes=axes,
+            as_image=None if added and series.kind == "shaped" else arranged,
+        )
 
-def _report_tags(series: Any, number: int, found: Contents) -> None:
-    """Report the tags of a series that say more than how its pixels are stored."""
-    tags = [tag for tag in series.keyframe.tags if tag.code not in _READ_TAGS]
-    used = _RESOLUTION if series.kind == "imagej" else ()
-    lost = [tag.name for tag in tags if tag.code not in used and not _says_nothing(tag)]
-    if lost:
-        found.skipped[f"tags of series {number}"] = f"not imported: {', '.join(sorted(lost))}"
+    def report_image(self, image: OmeImage, kept: ImageEntry) -> None:
+        """Report what OME-XML says of an image and its axes have no place for."""
+        axes = [axis for axis in image.sizes if axis not in kept.axes]
+        if axes:
+            self.lose("pixel size", f"the image has no axis {' or '.join(axes)}")
+        if image.channels and not kept.channels:
+            count = len(image.channels)
+            self.lose("channels", f"there are {count}, which is not the length of the axis")
+
+    def arranged(self, attributes: dict[str, Any]) -> ArrayEntry | None:
+        """Return the series as an image, in the order of OME-Zarr; None if it has other axes.
+
+        Colour samples are channels, unless there are channels as well.
+        """
+        named = self.series.axes.replace("S", "C")
+        if len(set(named)) != len(named) or not set("YX") <= set(named) <= set(_ORDER):
+            return None
+        order = tuple(sorted(range(len(named)), key=lambda i: _ORDER.index(named[i])))
+        axes = "".join(named[i] for i in order).lower()
+        shape = tuple(self.series.shape[i] for i in order)
+        chunks = _tiles(self.series)
+        return ArrayEntry(
+            SeriesValues(self.file, self.number, order, shape),
+            shape,
+            native(self.series.dtype),
+            chunks=None if chunks is None else tuple(chunks[i] for i in order),
+            attributes=attributes,
+            dimension_names=tuple(axes),
+            image=self.imagej_image(axes) if self.image is None else self.image.entry(axes, shape),
+        )
+
+    def imagej_image(self, axes: str) -> ImageEntry:
+        """Return the description of an image with the pixel sizes that ImageJ states, if any."""
+        stated = (self.opened.imagej_metadata or {}) if self.series.kind == "imagej" else {}
+        interval = stated.get("finterval") or (1 / stated["fps"] if stated.get("fps") else None)
+        own = _resolution(self.series) if stated else {}
+        scale: dict[str, float] = {}
+        units: dict[str, str] = {}
+        for axis, size in {**own, "z": stated.get("spacing"), "t": interval}.items():
+            if axis not in axes or not isinstance(size, (int, float)) or not 0 < size < math.inf:
+                continue
+            given = stated.get(f"{axis}unit", "" if axis == "t" else stated.get("unit", "pixel"))
+            text = str(given).strip()
+            if text.lower() in _NO_UNITS or not (text or axis == "t"):
+                continue
+            scale[axis] = float(size)
+            units[axis] = _IMAGEJ_UNITS.get(text.lower()) or unit_name(text)
+        return ImageEntry(axes, scale, units)
+
+    def attributes(self) -> dict[str, Any]:
+        """Return metadata of ImageJ and tifffile as attributes; report what JSON cannot hold."""
+        described = _description(self.series)
+        if described:
+            own = described.get("attributes", {} if "array_shape" in described else None)
+            others = {k: v for k, v in described.items() if k not in _OWN}
+            return own if isinstance(own, dict) else others
+        if self.series.kind != "imagej" or not self.opened.imagej_metadata:
+            return {}
+        kept: dict[str, Any] = {}
+        for name, value in self.opened.imagej_metadata.items():
+            try:
+                kept[str(name)] = json.loads(json.dumps(value, default=methodcaller("tolist")))
+            except (TypeError, AttributeError):
+                self.lose(f"ImageJ {name}", "attributes cannot hold bytes")
+        sizes = _resolution(self.series).items()
+        return {"imagej": {**kept, **{f"pixel size {a}": size for a, size in sizes if size != 1}}}
 
 
 def _says_nothing(tag: Any) -> bool:
@@ -307,74 +378,14 @@ def _says_nothing(tag: Any) -> bool:
     )
 
 
-def _report_image(image: OmeImage, entry: ArrayEntry, number: int, found: Contents) -> None:
-    """Report what OME-XML says of an image and its axes have no place for."""
-    kept = entry.image or ImageEntry("")
-    axes = [axis for axis in image.sizes if axis not in kept.axes]
-    if axes:
-        text = f"the image has no axis {' or '.join(axes)}"
-        found.skipped[f"pixel size of series {number}"] = text
-    if image.channels and not kept.channels:
-        text = f"there are {len(image.channels)}, which is not the length of the axis"
-        found.skipped[f"channels of series {number}"] = text
-
-
-def _arranged(
-    file: str,
-    opened: Any,
-    number: int,
-    series: Any,
-    image: OmeImage | None,
-    attributes: dict[str, Any],
-) -> ArrayEntry | None:
-    """Return a series as an image, in the order of OME-Zarr; None if its axes do not allow it."""
-    arranged = _ome_order(series.axes)
-    if arranged is None:
-        return None
-    order, axes = arranged
-    shape = tuple(series.shape[i] for i in order)
-    chunks = _tiles(series)
-    return ArrayEntry(
-        SeriesValues(file, number, order, shape),
-        shape,
-        native(series.dtype),
-        chunks=None if chunks is None else tuple(chunks[i] for i in order),
-        attributes=attributes,
-        dimension_names=tuple(axes.lower()),
-        image=_imagej_image(opened, series, axes) if image is None else image.entry(axes, shape),
-    )
-
-
-def _imagej_image(opened: Any, series: Any, axes: str) -> ImageEntry:
-    """Return the description of an image with the pixel sizes that ImageJ states, if it does."""
-    stated = (opened.imagej_metadata or {}) if series.kind == "imagej" else {}
-    interval = stated.get("finterval") or (1 / stated["fps"] if stated.get("fps") else None)
-    sizes = {**_resolution(series), "z": stated.get("spacing"), "t": interval} if stated else {}
-    scale: dict[str, float] = {}
-    units: dict[str, str] = {}
-    for axis, size in sizes.items():
-        if (
-            axis.upper() not in axes
-            or not isinstance(size, (int, float))
-            or not 0 < size < math.inf
-        ):
-            continue
-        given = stated.get(f"{axis}unit", "" if axis == "t" else stated.get("unit", "pixel"))
-        text = str(given).strip()
-        if text.lower() in ("pixel", "pixels", "frame", "frames") or not (text or axis == "t"):
-            continue  # the numbers are no lengths
-        scale[axis], units[axis] = float(size), _IMAGEJ_UNITS.get(text.lower()) or unit_name(text)
-    return ImageEntry(axes.lower(), scale, units)
-
-
 def _resolution(series: Any) -> dict[str, float]:
     """Return the width and height of a pixel, which the tags have as pixels per unit."""
-    found = {}
-    for axis, code in zip("xy", _RESOLUTION, strict=True):
-        tag = series.keyframe.tags.get(code)
-        if tag is not None and tag.value[0]:
-            found[axis] = tag.value[1] / tag.value[0]
-    return found
+    tags = {
+        axis: series.keyframe.tags.get(code) for axis, code in zip("xy", _RESOLUTION, strict=True)
+    }
+    return {
+        axis: t.value[1] / t.value[0] for axis, t in tags.items() if t is not None and t.value[0]
+    }
 
 
 def _full_shape(stated: Any, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -412,34 +423,3 @@ def _tiles(series: Any) -> tuple[int, ...] | None:
         n if a == "S" else min(sizes.get(a, 1), n)
         for a, n in zip(series.axes, series.shape, strict=True)
     )
-
-
-def _ome_order(axes: str) -> tuple[tuple[int, ...], str] | None:
-    """Return the axes of a series in the order of OME-Zarr, and their names; None if impossible.
-
-    Colour samples are channels, unless there are channels as well.
-    """
-    named = axes.replace("S", "C")
-    if len(set(named)) != len(named) or not set("YX") <= set(named) <= set(_ORDER):
-        return None
-    order = tuple(sorted(range(len(named)), key=lambda i: _ORDER.index(named[i])))
-    return order, "".join(named[i] for i in order)
-
-
-def _attributes(opened: Any, series: Any, number: int, found: Contents) -> dict[str, Any]:
-    """Return metadata of ImageJ and tifffile as attributes; report what JSON cannot hold."""
-    described = _description(series)
-    if described:
-        own = described.get("attributes", {} if "array_shape" in described else None)
-        others = {k: v for k, v in described.items() if k not in _OWN}
-        return own if isinstance(own, dict) else others
-    if series.kind != "imagej" or not opened.imagej_metadata:
-        return {}
-    kept: dict[str, Any] = {}
-    for name, value in opened.imagej_metadata.items():
-        try:
-            kept[str(name)] = json.loads(json.dumps(value, default=methodcaller("tolist")))
-        except (TypeError, AttributeError):
-            found.skipped[f"ImageJ {name} of series {number}"] = "attributes cannot hold bytes"
-    sizes = {f"pixel size {axis}": size for axis, size in _resolution(series).items() if size != 1}
-    return {"imagej": {**kept, **sizes}}

@@ -31,16 +31,14 @@ from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.image import open as open_ome
 from omnizarr.conventions.ome.rules import load
 from omnizarr.conventions.ome.versions import NEWEST, is_image, to_attributes
-from omnizarr.errors import CannotExpress, MissingModule
+from omnizarr.errors import CannotExpress
 from omnizarr.extension import as_plain, paths
+from omnizarr.interop.files.contents import required
 from omnizarr.interop.files.exporting import FileWriter
-from omnizarr.interop.files.geotiff import is_colour, place_tags, sample_options, value_tags
+from omnizarr.interop.files.geotiff import is_colour, place_tags, value_tags
 from omnizarr.interop.files.ome_xml import xml_metadata
 
-try:
-    import tifffile
-except ImportError as e:
-    raise MissingModule(f"TIFF files need tifffile: pip install 'omnizarr[tiff]' ({e})") from e
+tifffile = required("tifffile", "tiff")
 
 TILE = 512
 _BANDS = {"s", "band", "bands"}  # names of the axis of bands; s are the samples of a pixel
@@ -56,6 +54,7 @@ class TiffWriter(FileWriter):
     image: Image | None = None
     map: Map | None = None  # what is written as GeoTIFF
     tags: list[Any] = field(default_factory=list)
+    is_ome = False
 
     def check(self) -> None:
         """Raise if there is no array that TIFF can hold."""
@@ -96,25 +95,22 @@ class TiffWriter(FileWriter):
             finest = found.levels[0]
             placed = found.crs is not None or finest.transform is not None
             axes = (0, 1) if _bands_last(found, first) else (first.ndim - 2, first.ndim - 1)
+            names = {*(first.dimension_names or ())}
+            counts = isinstance(self.node, Group) or bool(names & _BANDS)  # as a map
             is_flat = (finest.rows, finest.columns) == axes and first.ndim <= 3
-            if placed and self._is_ome():
+            if placed and self.is_ome:
                 self.skipped["place on the Earth"] = "OME-TIFF has none; write a .tif file"
             elif placed and not is_flat:
                 self.skipped["place on the Earth"] = (
                     f"a GeoTIFF has rows, columns and bands, not the axes {first.dimension_names}"
                 )
-            elif is_flat and not self._is_ome() and (placed or self._has_bands(first)):
+            elif is_flat and not self.is_ome and (placed or counts):
                 self.map = found
                 self.tags = place_tags(found, self.skipped)
         if len(self.levels) > len(self._levels()):
             self.skipped["coarser levels"] = "the file has only those that GDAL can find"
-        if not self._is_ome():
+        if not self.is_ome:
             self.tags += value_tags(first, self._type(), self._bands(), self.skipped)
-
-    def _has_bands(self, first: Array) -> bool:
-        """Return True if an array without a place counts as a map: in a group, or with bands."""
-        names = {*(first.dimension_names or ())}
-        return isinstance(self.node, Group) or bool(names & _BANDS)
 
     def _bands(self) -> int:
         first = self.levels[0]
@@ -161,7 +157,7 @@ class TiffWriter(FileWriter):
         """Yield one task, which writes all pages."""
         first = self.levels[0]
         work = WritePages(
-            tuple(self._levels()), file, self._type(), self._metadata(), self._is_ome(),
+            tuple(self._levels()), file, self._type(), self._metadata(), self.is_ome,
             self.compression is not None, self.memory // COPIES, tuple(self.tags),
             None if self.map is None else _bands_last(self.map, first),
         )  # fmt: skip
@@ -178,9 +174,6 @@ class TiffWriter(FileWriter):
             if same and len(level.array.shape) == len(finest.array.shape):
                 kept.append(level.array)
         return kept
-
-    def _is_ome(self) -> bool:
-        return False
 
     def _type(self) -> np.dtype[Any]:
         dtype = self.type_of(self.levels[0])
@@ -230,6 +223,8 @@ def _bands_last(found: Map | None, array: Array) -> bool:
 @dataclass
 class OmeTiffWriter(TiffWriter):
     """Write an image with its levels, or an array with the axes of an image, as OME-TIFF."""
+
+    is_ome = True
 
     def check(self) -> None:
         """Raise if OME-TIFF does not allow the axes or the type; report what is left out."""
@@ -282,9 +277,6 @@ class OmeTiffWriter(TiffWriter):
         unique = len(set(names)) == len(names) == self.levels[0].ndim
         return "".join(names).upper() if known and unique and names[-2:] == ["y", "x"] else None
 
-    def _is_ome(self) -> bool:
-        return True
-
     def _levels(self) -> list[Array]:
         """Return the levels that differ from the finest one along y and x only."""
         return [a for a in self.levels if a.shape[:-2] == self.levels[0].shape[:-2]]
@@ -332,7 +324,11 @@ class WritePages:
             colour = self.bands_last and first.shape[-1] > 1
             if colour or (first.ndim == 3 and first.shape[0] > 1 and not self.bands_last):
                 options["planarconfig"] = "contig" if colour else "separate"
-                options |= sample_options(first, first.shape[-1 if colour else 0])
+                if is_colour(first):
+                    options["photometric"] = "rgb"
+                else:
+                    count = first.shape[-1 if colour else 0]
+                    options["extrasamples"] = ["unspecified"] * (count - 1)
         elif colour:
             options |= {"photometric": "rgb", "planarconfig": "contig"}
         inner = 3 if colour else 2

@@ -22,7 +22,7 @@ from xarray import conventions
 from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
-from omnizarr import Array
+from omnizarr import Array, registry
 from omnizarr.conventions.cf.packing import find_word, mark_missing
 from omnizarr.conventions.cf.times import Times, bounds_of, is_time
 from omnizarr.conventions.cf.variable import Decoding, TimesAs
@@ -139,23 +139,15 @@ def encoded(name: str, given: xr.Variable, stored: Mapping[str, Any] | None = No
         var = _encoded(name, given, stored)
         return Coded(var.dims, var.dtype, var.attrs, var.encoding, var.data)
     coding = {k: v for k, v in given.encoding.items() if k not in _OPTIONS | _SOURCE_OPTIONS}
-    encode = partial(_encoded_part, name, given.dims, given.attrs, coding, stored)
+
+    def encode(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        part = xr.Variable(given.dims, values, given.attrs, coding)
+        return np.asarray(_encoded(name, part, stored).data)
+
     none = xr.Variable(given.dims, np.empty((0,) * given.ndim, given.dtype))
     none.attrs, none.encoding = given.attrs, given.encoding
     none = _encoded(name, none, stored)
     return Coded(given.dims, none.dtype, none.attrs, none.encoding, given.data, encode)
-
-
-def _encoded_part(
-    name: str,
-    dims: tuple[Any, ...],
-    attrs: dict[Any, Any],
-    encoding: dict[Any, Any],
-    stored: Mapping[str, Any] | None,
-    values: npt.NDArray[Any],
-) -> npt.NDArray[Any]:
-    """Return a part of a variable's numbers as they are stored."""
-    return np.asarray(_encoded(name, xr.Variable(dims, values, attrs, encoding), stored).data)
 
 
 def _by_parts(given: xr.Variable) -> bool:
@@ -321,7 +313,7 @@ class _Numbers:
                 raise InvalidArgument(
                     f"{number} of variable {self.name!r} cannot be stored as {dtype} with"
                     f" scale_factor {scale} and add_offset {offset}: the type has numbers from"
-                    f" {bounds.min} to {bounds.max}; {_wider(packed)!r} could hold it"
+                    f" {bounds.min} to {bounds.max}; a wider type could hold it"
                 )
 
     def _check_marks(self, values: npt.NDArray[Any]) -> None:
@@ -336,14 +328,6 @@ class _Numbers:
                     f"{values[clash].flat[0]} of variable {self.name!r} would be read as missing:"
                     f" {mark} marks missing values; give another _FillValue, or None"
                 )
-
-
-def _wider(number: Any) -> str:
-    """Return the name of a type that can hold a number."""
-    for dtype in ("int16", "int32", "int64") if isinstance(number, int) else ():
-        if np.iinfo(dtype).min <= number <= np.iinfo(dtype).max:
-            return dtype
-    return "float64"
 
 
 def _without_missing(var: xr.Variable) -> xr.Variable:
@@ -365,8 +349,12 @@ def _as_text(values: Any) -> Any:
     return objects.astype(np.dtypes.StringDType())
 
 
-def encoded_all(variables: Mapping[str, xr.Variable], old: Mapping[str, Array]) -> dict[str, Coded]:
+def encoded_all(
+    variables: Mapping[str, xr.Variable], old: Mapping[str, Array], given: Iterable[str] = ()
+) -> dict[str, Coded]:
     """Encode variables; existing ones are encoded like their stored arrays.
+
+    Those whose names are `given` have an encoding of the caller.
 
     The bounds of times are encoded in the units of the times, since they are read with these.
     """
@@ -385,6 +373,8 @@ def encoded_all(variables: Mapping[str, xr.Variable], old: Mapping[str, Array]) 
             found[name] = encoded_like(name, var, old[name], inherited)
         else:
             found[name] = encoded(name, _in_units(var, inherited))
+    for name in given:
+        found[name] = _with_given_encoding(name, found[name])
     return {name: found[name] for name in variables}
 
 
@@ -461,13 +451,10 @@ def encoded_new(
 ) -> tuple[dict[str, Coded], dict[str, Any]]:
     """Encode all variables of a new dataset; return them and the attributes."""
     variables, attributes = encoded_dataset(dataset, encoding)
-    stored = encoded_all(variables, {})
-    for name in encoding or ():
-        stored[name] = with_given_encoding(name, stored[name])
-    return stored, attributes
+    return encoded_all(variables, {}, encoding or ()), attributes
 
 
-def with_given_encoding(name: str, var: Coded) -> Coded:
+def _with_given_encoding(name: str, var: Coded) -> Coded:
     """Mark a variable as one with the caller's encoding; raise if an option is unknown."""
     given = {k for k, v in var.encoding.items() if v is not None}
     unknown = sorted(given - _OPTIONS - _SOURCE_OPTIONS)
@@ -525,7 +512,9 @@ def _choose_chunks(var: Coded, options: dict[str, Any]) -> None:
 
     Blocks override chunks of the file that the variable was read from, but not the caller's.
     """
-    wanted, blocks = options.get("chunks"), _regular(var)
+    wanted, blocks = options.get("chunks"), None
+    if var.chunks:
+        blocks = registry.load("omnizarr.interop.dask:regular_chunks")(var.chunks)
     fits = isinstance(wanted, int | str) or (wanted is not None and len(wanted) == len(var.dims))
     if not fits:
         options.pop("chunks", None)
@@ -533,16 +522,6 @@ def _choose_chunks(var: Coded, options: dict[str, Any]) -> None:
             options["chunks"] = blocks
     elif blocks is not None and _has_file_chunks(var):
         _use_blocks(blocks, var.shape, options)
-
-
-def _regular(var: Coded) -> tuple[int, ...] | None:
-    """Return the shape of the blocks of a Dask array; None if they differ, or it is not one."""
-    blocks = var.chunks
-    if not blocks or not all(blocks):
-        return None
-    if any(len(set(axis[:-1])) > 1 or axis[-1] > axis[0] for axis in blocks):
-        return None
-    return tuple(max(1, axis[0]) for axis in blocks)
 
 
 def _has_file_chunks(var: Coded) -> bool:

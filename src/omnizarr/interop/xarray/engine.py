@@ -28,14 +28,8 @@ from omnizarr import Array, Group, View
 from omnizarr import open as open_node
 from omnizarr.bulk.boxes import Box, chunk_axes
 from omnizarr.conventions.cf.packing import MISSING, as_numbers, decode_fill
-from omnizarr.conventions.cf.variable import is_scalar
-from omnizarr.errors import (
-    CannotExpress,
-    InvalidMetadata,
-    MissingModule,
-    OmnizarrError,
-    WrongNode,
-)
+from omnizarr.conventions.cf.variable import fill_is_missing, is_scalar
+from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, OmnizarrError, WrongNode
 from omnizarr.extension import (
     ARRAY_DIMENSIONS,
     Named,
@@ -77,6 +71,11 @@ class Engine(BackendEntrypoint):
 
     description = "Open Zarr of every version with omnizarr"
     supports_groups = True
+    open_dataset_parameters = (
+        *("filename_or_obj", "mask_and_scale", "decode_times", "concat_characters"),
+        *("decode_coords", "drop_variables", "use_cftime", "decode_timedelta", "group"),
+        *("consolidated", "storage_options", "zarr_format", "use_zarr_fill_value_as_mask"),
+    )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Return True if zarr-python would not open a path, so that this engine is the default."""
@@ -89,20 +88,15 @@ class Engine(BackendEntrypoint):
         self,
         filename_or_obj: Any,
         *,
-        mask_and_scale: bool = True,
-        decode_times: Any = True,
-        concat_characters: bool = True,
-        decode_coords: Any = True,
         drop_variables: str | Iterable[str] | None = None,
-        use_cftime: bool | None = None,
-        decode_timedelta: Any = None,
         group: str | None = None,
         consolidated: bool | None = None,
         storage_options: Mapping[str, Any] | None = None,
         zarr_format: int | str | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
+        **decoding: Any,
     ) -> xr.Dataset:
-        """Open a group, or a single array, as a dataset.
+        """Open a group, or a single array, as a dataset; `decoding` has xarray's own options.
 
         `consolidated`: None uses consolidated metadata if there is any, True fails if there is
         none, False reads the metadata of every array. `use_zarr_fill_value_as_mask`: if True, the
@@ -115,15 +109,7 @@ class Engine(BackendEntrypoint):
         dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
         arrays = {name: array for name, array in arrays.items() if name not in dropped}
         stored = Stored(arrays, attributes, use_zarr_fill_value_as_mask)
-        return _decoded(
-            stored,
-            mask_and_scale=mask_and_scale,
-            decode_times=decode_times,
-            concat_characters=concat_characters,
-            decode_coords=decode_coords,
-            use_cftime=use_cftime,
-            decode_timedelta=decode_timedelta,
-        )
+        return _decoded(stored, **decoding)
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
         """Open a group with all groups below it as a tree of datasets."""
@@ -157,17 +143,11 @@ class Engine(BackendEntrypoint):
 
 def _decoded(stored: Stored, **decoding: Any) -> xr.Dataset:
     dataset = StoreBackendEntrypoint().open_dataset(stored, **decoding)
-    lazy = {name: a for name, a in stored.arrays.items() if name not in stored.loaded}
-    unpack_in_place(dataset, lazy)
-    return dataset
-
-
-def unpack_in_place(dataset: xr.Dataset, arrays: Mapping[str, Array]) -> None:
-    """Replace the packed variables of a lazy dataset by ones that are unpacked part by part."""
-    for name, var in dataset.variables.items():
-        array = arrays.get(str(name))
-        if array is not None and _is_packed(var, array):
+    for name, array in stored.arrays.items():
+        var = dataset.variables.get(name)
+        if var is not None and name not in stored.loaded and _is_packed(var, array):
             var.data = indexing.LazilyIndexedArray(Packed(var, array))
+    return dataset
 
 
 def _is_packed(var: xr.Variable, array: Array) -> bool:
@@ -186,7 +166,14 @@ def missing_values(encoding: Mapping[Any, Any]) -> set[Any]:
     return {number for number in found if isinstance(number, np.number) and not np.isnan(number)}
 
 
-class Packed(BackendArray):
+class AwaitableArray(BackendArray):
+    """A lazy array that is read in another thread for ``load_async``."""
+
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        return await asyncio.to_thread(lambda: self[key])  # type: ignore[index]  # of subclasses
+
+
+class Packed(AwaitableArray):
     """A lazy array of packed numbers, unpacked as they are read."""
 
     def __init__(self, decoded: xr.Variable, array: Array) -> None:
@@ -212,10 +199,6 @@ class Packed(BackendArray):
 
         for_each(iter(parts), len(parts), one, out.nbytes)
         return out[tuple(slice(None) if isinstance(k, slice) else 0 for k in key.tuple)]
-
-    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        """Read in another thread, for ``load_async``."""
-        return await asyncio.to_thread(self.__getitem__, key)
 
     def _unpack(self, stored: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
         np.copyto(out, stored, casting="unsafe")
@@ -352,7 +335,7 @@ def variable(name: str, array: Array, fill_masks: bool | None = None) -> xr.Vari
         "shards": shards,
         **codec_encoding(array),
     }
-    by_format = fill_is_mask(array)
+    by_format = fill_is_missing(array)
     if not by_format:
         encoding["fill_value"] = array.fill_value
     if by_format if fill_masks is None else fill_masks:
@@ -378,14 +361,6 @@ def _compact(lengths: int | tuple[int, ...]) -> int | tuple[int, ...]:
     return lengths[0] if same else lengths
 
 
-def fill_is_mask(node: Array | Group) -> bool:
-    """Return True if the fill value marks missing values, as in formats where it may be undefined.
-
-    In other formats, every array has a fill value, and an attribute marks missing values.
-    """
-    return location_of(node).format.undefined_fill
-
-
 def dimensions(name: str, array: Array) -> tuple[str, ...]:
     """Return the names of all axes, with defaults for those without a name."""
     if is_scalar(array):
@@ -401,7 +376,7 @@ def keeps_text() -> bool:
     return bool(conventions.decode_cf_variable("x", text).dtype == TEXT)
 
 
-class StoredValues(BackendArray):
+class StoredValues(AwaitableArray):
     """An array that xarray reads with its three kinds of indexers."""
 
     def __init__(self, array: Array | View) -> None:
@@ -423,10 +398,6 @@ class StoredValues(BackendArray):
 
         support = indexing.IndexingSupport.VECTORIZED
         return indexing.explicit_indexing_adapter(key, self.shape, support, read)
-
-    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        """Read in another thread, for ``load_async``."""
-        return await asyncio.to_thread(self.__getitem__, key)
 
 
 def codec_encoding(array: Array) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from xarray import conventions
 from omnizarr import Array, Group, consolidate_metadata
 from omnizarr import open as open_zarr
 from omnizarr.bulk.boxes import Box, stored_axes
-from omnizarr.conventions.cf.variable import is_scalar
+from omnizarr.conventions.cf.variable import fill_is_missing, is_scalar
 from omnizarr.errors import (
     CannotExpress,
     Conflict,
@@ -53,9 +53,8 @@ from omnizarr.interop.xarray.encode import (
     encoded_dataset,
     encoded_new,
     new_array,
-    with_given_encoding,
 )
-from omnizarr.interop.xarray.engine import fill_is_mask, variable
+from omnizarr.interop.xarray.engine import variable
 
 if find_spec("dask"):
     from omnizarr.interop.dask import Writes, check_apart_from, run, writes
@@ -417,7 +416,7 @@ def _create(
     pieces = []
     for name, var in stored.items():
         checksums = location_of(group).format.checksums_are_read
-        created = new_array(var, fill_is_mask(group), checksums)
+        created = new_array(var, fill_is_missing(group), checksums)
         if options.write_empty_chunks is not None:
             created["config"] = {"write_empty_chunks": options.write_empty_chunks}
         try:
@@ -448,9 +447,7 @@ def _change(
     old = {name: existing[name] for name in variables if name in existing}
     _check_names(variables, old, existing, options, set(encoding or ()))
     _check_lengths(old, options.append_dim)
-    stored = encoded_all(variables, existing)
-    for name in encoding or ():
-        stored[name] = with_given_encoding(name, stored[name])
+    stored = encoded_all(variables, existing, encoding or ())
     pieces = [
         piece
         for name, array in old.items()

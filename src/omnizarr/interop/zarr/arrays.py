@@ -120,8 +120,6 @@ class ZarrArray(nodes.ZarrNode, Array):
 
     _async_array = async_array
 
-    # Codecs and settings
-
     def _codecs(self, part: str, kind: str) -> tuple[Any, ...]:
         """Return the codecs of one part of the pipeline; for shards, of the inner chunks."""
         found = self.metadata
@@ -200,8 +198,6 @@ class ZarrArray(nodes.ZarrNode, Array):
     def __bool__(self) -> bool:
         return True  # also of arrays without elements, as in zarr-python
 
-    # Reading and writing
-
     @translated("array")
     def __getitem__(self, selection: Any) -> Any:
         return self._as_array(super().__getitem__(selection))
@@ -241,8 +237,6 @@ class ZarrArray(nodes.ZarrNode, Array):
     def _check_names(self, attributes: dict[str, Any]) -> None:
         """Accept any names of dimensions in attributes, as zarr-python does."""
 
-    # Counting
-
     @property
     def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
         """The lengths of the chunks along each axis, cut at the end of the array."""
@@ -270,8 +264,6 @@ class ZarrArray(nodes.ZarrNode, Array):
             for coords, _ in stored_keys(self._data)
         )
 
-    # Opening
-
     @classmethod
     def open(cls, store: Any, zarr_format: Any = None, *, config: Any = None) -> Self:
         """Open the array at a store or store path."""
@@ -288,8 +280,6 @@ class ZarrArray(nodes.ZarrNode, Array):
     def from_dict(cls, store_path: Any, data: Any) -> Self:
         """Return the array that metadata describe, without reading any."""
         return cls.described(data, store_path)
-
-    # Summaries
 
     @property
     def info(self) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, Self
 
 from omnizarr import aio
 from omnizarr.interop.zarr import arrays, groups, library, opening
@@ -67,6 +67,23 @@ class _ZarrAsyncNode:
     """A node whose slow operations are awaited; everything else comes from `blocking`."""
 
     blocking: Any
+    _kind: Any  # of the blocking node
+
+    def __init__(
+        self,
+        metadata: Any = None,
+        store_path: Any = None,
+        config: Any = None,
+        *,
+        blocking: Any = None,
+    ) -> None:
+        if blocking is None:
+            if metadata is None or store_path is None:
+                raise TypeError(f"{type(self).__name__} needs metadata and a store_path")
+            blocking = self._kind.described(metadata, store_path)
+            if isinstance(blocking, arrays.ZarrArray):
+                blocking._use(library.array_config(config))
+        self.blocking = blocking
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -85,6 +102,11 @@ class _ZarrAsyncNode:
     __hash__ = None  # type: ignore[assignment]  # as the node's
 
     @classmethod
+    def from_dict(cls, store_path: Any, data: Any) -> Self:
+        """Return the node that metadata describe, without reading any."""
+        return cls(metadata=data, store_path=store_path)
+
+    @classmethod
     def __class_getitem__(cls, item: Any) -> Any:
         """Return the class itself; annotations name a kind of metadata here."""
         return cls
@@ -96,20 +118,7 @@ class _ZarrAsyncNode:
 class ZarrAsyncArray(_ZarrAsyncNode):
     """An array that is read and written with ``await``."""
 
-    def __init__(
-        self,
-        metadata: Any = None,
-        store_path: Any = None,
-        config: Any = None,
-        *,
-        blocking: arrays.ZarrArray | None = None,
-    ) -> None:
-        if blocking is None:
-            if metadata is None or store_path is None:
-                raise TypeError("AsyncArray needs metadata and a store_path")
-            blocking = arrays.ZarrArray.described(metadata, store_path)
-            blocking._use(library.array_config(config))
-        self.blocking = blocking
+    _kind = arrays.ZarrArray
 
     @property
     def _async_array(self) -> ZarrAsyncArray:
@@ -123,11 +132,6 @@ class ZarrAsyncArray(_ZarrAsyncNode):
     async def open(cls, store: Any, zarr_format: Any = 3) -> Any:
         """Open the array at a store or store path."""
         return wrapped(await aio.run(opening.open_array, store, zarr_format=zarr_format))
-
-    @classmethod
-    def from_dict(cls, store_path: Any, data: Any) -> ZarrAsyncArray:
-        """Return the array that metadata describe, without reading any."""
-        return cls(metadata=data, store_path=store_path)
 
     getitem = _method("__getitem__")
     setitem = _method("__setitem__")
@@ -174,18 +178,7 @@ class ZarrAsyncArray(_ZarrAsyncNode):
 class ZarrAsyncGroup(_ZarrAsyncNode):
     """A group whose members are opened and changed with ``await``."""
 
-    def __init__(
-        self,
-        metadata: Any = None,
-        store_path: Any = None,
-        *,
-        blocking: groups.ZarrGroup | None = None,
-    ) -> None:
-        if blocking is None:
-            if store_path is None:
-                raise TypeError("AsyncGroup needs metadata and a store_path")
-            blocking = groups.ZarrGroup.described(metadata, store_path)
-        self.blocking = blocking
+    _kind = groups.ZarrGroup
 
     @property
     def _async_group(self) -> ZarrAsyncGroup:
@@ -201,11 +194,6 @@ class ZarrAsyncGroup(_ZarrAsyncNode):
     async def from_store(cls, store: Any, **options: Any) -> Any:
         """Create a group in a store."""
         return wrapped(await aio.run(groups.ZarrGroup.from_store, store, **options))
-
-    @classmethod
-    def from_dict(cls, store_path: Any, data: Any) -> ZarrAsyncGroup:
-        """Return the group that metadata describe, without reading any."""
-        return cls(metadata=data, store_path=store_path)
 
     getitem = _method("__getitem__")
     setitem = _method("__setitem__")

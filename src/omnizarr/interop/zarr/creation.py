@@ -38,6 +38,10 @@ from omnizarr.interop.zarr.library import configured, default_format, own_option
 from omnizarr.interop.zarr.nodes import facade, with_text_keys
 from omnizarr.interop.zarr.stores import ZarrPlace, ZarrTarget, locate
 
+__all__ = [
+    "array", "create", "create_array", "create_group", "create_hierarchy", "empty", "empty_like",
+    "from_array", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like",
+]  # fmt: skip
 COPY_BYTES = 2**26  # copied at a time, unless a chunk is larger
 # The options of an array from data that is not like them.
 _AUTO: dict[str, Any] = {
@@ -47,9 +51,6 @@ _AUTO: dict[str, Any] = {
 _CODECS = ("compressors", "compressor", "filters", "serializer", "codecs", "object_codec")
 # Options that are not described in metadata.
 _ABOUT_STORING = ("overwrite", "config", "write_data", "write_empty_chunks", "data")
-
-
-# Options
 
 
 @translated()
@@ -71,9 +72,6 @@ def warn_of_unused(options: dict[str, Any]) -> None:
             raise TypeError(f"got an unexpected keyword argument {name!r}")
         if value is not None:
             warn(f"{name} is not yet implemented", "ZarrRuntimeWarning")
-
-
-# Arrays
 
 
 def describe(function: str, options: dict[str, Any]) -> Any:
@@ -117,7 +115,8 @@ def _store_new(
             operation = "copying an array"
             with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
                 stored = store_array(staged, node, None, False)
-                _copy_values(data, stored)
+                for box in boxes.cut(stored_axes(stored), COPY_BYTES // item_bytes(stored.dtype)):
+                    stored[box] = data[box]
             stored = Array.at(location, model_of(stored))
         else:
             values = None if data is None else as_source(data)
@@ -131,12 +130,6 @@ def _store_new(
     # The metadata have what is not stored, such as the order in which chunks are written.
     described = None if metadata is None else (model_of(stored), None, metadata)
     return ZarrArray.adopt(stored, target.given, _runtime=runtime, _described=described)
-
-
-def _copy_values(source: Any, target: Array) -> None:
-    """Copy all elements, whole target chunks at a time."""
-    for box in boxes.cut(stored_axes(target), COPY_BYTES // item_bytes(target.dtype)):
-        target[box] = source[box]
 
 
 def create_array(
@@ -316,9 +309,6 @@ def _filled(name: str, what: str, **fixed: Any) -> tuple[Callable[..., Any], Cal
 empty, empty_like = _filled("empty", "arbitrary values, which are the fill value")
 zeros, zeros_like = _filled("zeros", "zeros", fill_value=0)
 ones, ones_like = _filled("ones", "ones", fill_value=1)
-
-
-# Groups
 
 
 def create_group(

@@ -44,9 +44,6 @@ class ZarrGroup(nodes.ZarrNode, Group):
         else:
             vars(self).update(vars(blocking))
 
-    def _document(self, own: Any) -> dict[str, Any]:
-        return nodes.with_consolidated(self._location, own.to_dict())
-
     @property
     def _async_group(self) -> Any:
         """The group with awaitable methods."""
@@ -54,8 +51,6 @@ class ZarrGroup(nodes.ZarrNode, Group):
         if found is None:
             found = self._async = later("asynchronous:ZarrAsyncGroup")(blocking=self)
         return found
-
-    # Members
 
     @translated()
     def __getitem__(self, path: str) -> Any:
@@ -120,8 +115,6 @@ class ZarrGroup(nodes.ZarrNode, Group):
         if isinstance(found, Group) is not (kind == "group"):
             raise WrongNode(f"{path!r} below {self.store_path} is not the {kind} that was expected")
         return found
-
-    # Creating
 
     @classmethod
     def from_store(cls, store: Any, *, zarr_format: Any = 3, **options: Any) -> Self:
@@ -268,8 +261,6 @@ class ZarrGroup(nodes.ZarrNode, Group):
     def synchronizer(self) -> None:
         """None: writers lock what they share."""
         return None
-
-    # Summaries
 
     @property
     def info(self) -> Any:

@@ -99,9 +99,6 @@ def is_ours(value: Any) -> bool:
     return str(getattr(value, "__module__", "")).partition(".")[0] == "omnizarr"
 
 
-# Configuration
-
-
 def settings() -> Any:
     """Return ``zarr.config``."""
     return module("zarr.core.config").config
@@ -263,7 +260,6 @@ class ZarrBytesCodec(ZarrArrayCodec):
 
 
 def _array_spec(spec: codecs.Spec) -> Any:
-    """Return zarr-python's description of a chunk."""
     dtype = module("zarr.dtype").parse_dtype(spec.data_type.dtype, zarr_format=3)
     return module("zarr.core.array_spec").ArraySpec(
         shape=spec.shape,
@@ -401,7 +397,6 @@ def _class(ours: Any, kind: str, also: type[Exception] | None = None) -> Any:
 
 
 def _rebuilt(ours: Any, kind: str, also: Any, args: tuple[Any, ...], state: dict[str, Any]) -> Any:
-    """Return an error that was pickled."""
     new = _class(ours, kind, also)(*args)
     new.args = args
     vars(new).update(state)

@@ -100,7 +100,9 @@ class ZarrNode:
 
     def _describe(self) -> Any:
         own = super().metadata  # type: ignore[misc]  # of NodeHandle
-        document = self._document(own)
+        document: dict[str, Any] = own.to_dict()
+        if isinstance(self, Group):
+            document = with_consolidated(self._location, document)
         if document.get("zarr_format") not in (2, 3):
             return own
         try:
@@ -108,10 +110,6 @@ class ZarrNode:
                 return parse(document)
         except (ValueError, TypeError, KeyError, LookupError):
             return own  # a codec or data type that is unknown to zarr-python
-
-    def _document(self, own: Any) -> dict[str, Any]:
-        found: dict[str, Any] = own.to_dict()
-        return found
 
     @property
     def _theirs(self) -> bool:
@@ -196,9 +194,6 @@ def facade(node: Any, given: Any = None) -> Any:
 def later(target: str) -> Any:
     """Load an object from a module that imports this one, to avoid a circular import."""
     return registry.load(f"{__package__}.{target}")
-
-
-# Metadata
 
 
 def parse(document: Mapping[str, Any]) -> Any:

@@ -15,51 +15,25 @@ from omnizarr.errors import (
     WrongNode,
     WrongType,
 )
-from omnizarr.extension import (
-    ArrayModel,
-    Location,
-    Node,
-    existing_node,
-    find_node,
-    paths,
-)
+from omnizarr.extension import ArrayModel, Location, Node, existing_node, find_node, paths
+from omnizarr.interop.zarr import creation
 from omnizarr.interop.zarr.arrays import ZarrArray
 from omnizarr.interop.zarr.creation import (
     array,
     check_storable,
     create,
-    create_array,
-    create_group,
-    create_hierarchy,
-    empty,
-    empty_like,
-    from_array,
-    full,
-    full_like,
     make_group_at,
     one_version,
-    ones,
-    ones_like,
     options_like,
     warn_of_unused,
-    zeros,
-    zeros_like,
 )
 from omnizarr.interop.zarr.groups import ZarrGroup
-from omnizarr.interop.zarr.library import (
-    array_config,
-    configured,
-    default_format,
-    translated,
-    warn,
-)
+from omnizarr.interop.zarr.library import array_config, configured, default_format, translated, warn
 from omnizarr.interop.zarr.stores import ZarrPlace, ZarrTarget, locate
 
 __all__ = [
-    "array", "consolidate_metadata", "create", "create_array", "create_group",
-    "create_hierarchy", "empty", "empty_like", "from_array", "full", "full_like", "group",
-    "load", "ones", "ones_like", "open", "open_array", "open_consolidated", "open_group",
-    "open_like", "save", "save_array", "save_group", "tree", "zeros", "zeros_like",
+    "consolidate_metadata", "group", "load", "open", "open_array", "open_consolidated",
+    "open_group", "open_like", "save", "save_array", "save_group", "tree",
 ]  # fmt: skip
 
 
@@ -146,7 +120,10 @@ def _open_or_create_array(
                     raise
         elif mode == "w-" and existing_node(target.store, target.path) is not None:
             raise NodeExists(f"there is already a node at {target.path!r} in {target.given}")
-    place = {"store": target.as_argument(), "zarr_format": default_format(zarr_format)}
+    place = {
+        "store": ZarrPlace(target.given, target.path),
+        "zarr_format": default_format(zarr_format),
+    }
     given = {**options, **place, "overwrite": mode == "w"}
     if "shape" not in given and given.get("data") is not None:
         return array(given.pop("data"), **given)
@@ -314,9 +291,6 @@ def tree(grp: Any, expand: bool | None = None, level: int | None = None) -> Any:
     return grp.tree(expand, level)
 
 
-# Loading and saving
-
-
 def load(store: Any, path: str | None = None, zarr_format: Any = None, **options: Any) -> Any:
     """Return an array in memory, or for a group a dictionary of the arrays directly in it."""
     # A store of zip files has no read-only form, which mode "r" needs.
@@ -370,4 +344,7 @@ def _check_array(values: Any, what: str) -> None:
 
 
 # The functions that take the place of zarr-python's.
-FUNCTIONS: dict[str, Callable[..., Any]] = {name: globals()[name] for name in __all__}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(creation, name) for name in creation.__all__},
+    **{name: globals()[name] for name in __all__},
+}

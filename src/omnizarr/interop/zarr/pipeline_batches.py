@@ -13,7 +13,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -164,20 +164,33 @@ def _array_prefix(directory: str, folder: str) -> str:
     return ""
 
 
-# Reading
+@dataclass(frozen=True, slots=True)
+class PipelineCall:
+    """A batch, and the memory of the buffer that is read into or written."""
+
+    pipeline: Any
+    batch: Batch
+    layout: PipelineLayout
+    array: npt.NDArray[Any]
+    buffer: Any  # of zarr-python
+    drop_axes: Axes
+
+    @property
+    def size(self) -> int:
+        """The bytes by which the time of the call is estimated."""
+        return len(self.batch) * (ROW + self.layout.unit)
 
 
 async def read(pipeline: Any, batch: Batch, out: Any, drop_axes: Axes) -> Any:
     """Fill `out` and return the status of each chunk."""
-    spec = batch[0][1]
-    layout = pipeline_layouts.find(pipeline, spec)
-    array = _memory(out, layout)
+    layout = pipeline_layouts.find(pipeline, batch[0][1])
+    array = _memory(out, layout, convert=False)
     if layout.unreadable is not None or array is None:
         _tell("reads", layout.unreadable or f"a buffer {type(out).__name__} of {out.dtype}")
         return await pipeline.read_with_zarr(batch, out, drop_axes)
     groups = _groups(batch, layout)
     if len(groups) < 2:
-        return await _read(pipeline, batch, layout, array, out, drop_axes)
+        return await _read(PipelineCall(pipeline, batch, layout, array, out, drop_axes))
     results: list[Any] = [PRESENT] * len(batch)
     for numbers in groups:
         found = await read(pipeline, [batch[n] for n in numbers], out, drop_axes)
@@ -186,51 +199,39 @@ async def read(pipeline: Any, batch: Batch, out: Any, drop_axes: Axes) -> Any:
     return tuple(results)
 
 
-async def _read(
-    pipeline: Any,
-    batch: Batch,
-    layout: PipelineLayout,
-    array: npt.NDArray[Any],
-    out: Any,
-    drop_axes: Axes,
-) -> Any:
+async def _read(call: PipelineCall) -> Any:
+    batch, layout, out, drop_axes = call.batch, call.layout, call.buffer, call.drop_axes
     place = await find_place(batch)
     if layout.sharded and place.waits and not all(_covers(row[2], layout.shape) for row in batch):
         # zarr-python reads the index and the byte ranges of inner chunks; those come back here.
-        return await pipeline.read_with_zarr(batch, out, drop_axes)
+        return await call.pipeline.read_with_zarr(batch, out, drop_axes)
     source = await place.source()
     strict = getattr(batch[0][1].config, "read_missing_chunks", True) is False
-    full = None if drop_axes else _full(array, batch, writing=False)
-    inline = place.inside or len(batch) * (ROW + layout.unit) + array.nbytes <= INLINE
+    full = None if drop_axes else _full(call.array, batch, writing=False)
+    inline = place.inside or call.size + call.array.nbytes <= INLINE
     found: Any = None
     if full is not None:
-        call = partial(rows.read, layout.capsule, batch, source, full)
-        found = await _run(partial(call, skip_missing=strict, tell_missing=True), inline)
+        kernel = partial(rows.read, layout.capsule, batch, source, full)
+        found = await _run(partial(kernel, skip_missing=strict, tell_missing=True), inline)
     if found is None and layout.sharded:
-        return await pipeline.read_with_zarr(batch, out, drop_axes)
+        return await call.pipeline.read_with_zarr(batch, out, drop_axes)
     if found is None:
-        arguments = layout, batch, source, array, drop_axes, strict
-        found = await _run(partial(_read_elements, *arguments), inline)
+        found = await _run(partial(_read_elements, call, source, strict), inline)
     left, missing = found
-    if not left and not missing:
-        return (PRESENT,) * len(batch)
     results: list[Any] = [PRESENT] * len(batch)
     for number in missing:
         results[number] = MISSING
     if left:
-        again = await pipeline.read_with_zarr([batch[n] for n in left], out, drop_axes)
+        again = await call.pipeline.read_with_zarr([batch[n] for n in left], out, drop_axes)
         for number, result in zip(left, again or (), strict=False):
             results[number] = result
     return tuple(results)
 
 
-# Writing
-
-
 async def write(pipeline: Any, batch: Batch, value: Any, drop_axes: Axes) -> None:
     """Store `value` in chunks."""
     layout = pipeline_layouts.find(pipeline, batch[0][1])
-    array = _converted(value, layout)
+    array = _memory(value, layout, convert=True)
     reason = layout.unreadable or layout.unwritable
     if reason is not None or array is None:
         _tell("writes", reason or f"a value {type(value).__name__} of {value.dtype}")
@@ -238,57 +239,39 @@ async def write(pipeline: Any, batch: Batch, value: Any, drop_axes: Axes) -> Non
         return
     groups = _groups(batch, layout)
     if len(groups) < 2:
-        await _write(pipeline, batch, layout, array, value, drop_axes)
+        await _write(PipelineCall(pipeline, batch, layout, array, value, drop_axes))
         return
     for numbers in groups:
         await write(pipeline, [batch[n] for n in numbers], value, drop_axes)
 
 
-async def _write(
-    pipeline: Any,
-    batch: Batch,
-    layout: PipelineLayout,
-    array: npt.NDArray[Any],
-    value: Any,
-    axes: Axes,
-) -> None:
-    place = await find_place(batch)
+async def _write(call: PipelineCall) -> None:
+    place = await find_place(call.batch)
     if place.root is not None:
         place.store._check_writable()
-    if layout.sharded:
-        changed = [n for n, row in enumerate(batch) if not _covers(row[2], layout.shape)]
+    if call.layout.sharded:
+        shape = call.layout.shape
+        changed = [n for n, row in enumerate(call.batch) if not _covers(row[2], shape)]
     else:
-        changed = [n for n, row in enumerate(batch) if not row[4]]
-    steps = _steps(pipeline, batch, layout, place, changed, array, value, axes)
-    if changed and not place.inside:
-        await _drive_locked(steps, place, changed)
-    else:
-        await _drive(steps, place.inside or len(batch) * (ROW + layout.unit) <= INLINE)
+        changed = [n for n, row in enumerate(call.batch) if not row[4]]
+    await _drive(_steps(call, place, changed), place, changed, call.size <= INLINE)
 
 
-def _steps(
-    pipeline: Any,
-    batch: Batch,
-    layout: PipelineLayout,
-    place: ChunkPlace,
-    changed: list[int],
-    array: npt.NDArray[Any],
-    value: Any,
-    drop_axes: Axes,
-) -> Steps:
+def _steps(call: PipelineCall, place: ChunkPlace, changed: list[int]) -> Steps:
+    batch, layout, drop_axes = call.batch, call.layout, call.drop_axes
     source = yield place.source(changed)
-    full = None if drop_axes else _full(array, batch, writing=True)
+    full = None if drop_axes else _full(call.array, batch, writing=True)
     left = None
     if full is not None:
         left = yield partial(rows.write, layout.capsule, batch, source, full)
     if left is None and layout.sharded:
         left = [*range(len(batch))]
     if left is None:
-        left = yield partial(_write_elements, layout, batch, source, array, drop_axes)
+        left = yield partial(_write_elements, call, source)
     if isinstance(source, rows.Buffers):
         yield place.put(source.values, left)
     if left:
-        yield pipeline.write_with_zarr([batch[n] for n in left], value, drop_axes)
+        yield call.pipeline.write_with_zarr([batch[n] for n in left], call.buffer, drop_axes)
 
 
 async def _write_with_zarr(pipeline: Any, batch: Batch, value: Any, drop_axes: Axes) -> None:
@@ -300,80 +283,71 @@ async def _write_with_zarr(pipeline: Any, batch: Batch, value: Any, drop_axes: A
     def steps() -> Steps:
         yield pipeline.write_with_zarr(batch, value, drop_axes)
 
+    await _drive(steps(), place, changed, inline=True)
+
+
+async def _drive(steps: Steps, place: ChunkPlace, changed: list[int], inline: bool) -> None:
+    """Do the steps of a write.
+
+    If chunks are changed in part, this is in a thread that holds their locks, so that the event
+    loop does not wait.
+    """
     if changed and not place.inside:
-        await _drive_locked(steps(), place, changed)
-    else:
-        await pipeline.write_with_zarr(batch, value, drop_axes)
-
-
-async def _drive(steps: Steps, inline: bool) -> None:
-    """Do the steps of a write."""
+        await aio.run(_drive_locked, steps, place, changed, asyncio.get_running_loop())
+        return
     result = None
-    while True:
-        try:
+    with suppress(StopIteration):
+        while True:
             step = steps.send(result)
-        except StopIteration:
-            return
-        result = await step if asyncio.iscoroutine(step) else await _run(step, inline)
+            if asyncio.iscoroutine(step):
+                result = await step
+            else:
+                result = await _run(step, inline or place.inside)
 
 
-async def _drive_locked(steps: Steps, place: ChunkPlace, changed: list[int]) -> None:
-    """Do the steps of a write in a thread that holds the locks; the event loop does not wait."""
-    loop = asyncio.get_running_loop()
-
-    def work() -> None:
-        result = None
-        with place.lock(changed):
-            while True:
-                try:
-                    step = steps.send(result)
-                except StopIteration:
-                    return
-                if asyncio.iscoroutine(step):
-                    result = asyncio.run_coroutine_threadsafe(step, loop).result()
-                else:
-                    result = step()
-
-    await aio.run(work)
+def _drive_locked(
+    steps: Steps, place: ChunkPlace, changed: list[int], loop: asyncio.AbstractEventLoop
+) -> None:
+    result = None
+    with place.lock(changed), suppress(StopIteration):
+        while True:
+            step = steps.send(result)
+            if asyncio.iscoroutine(step):
+                result = asyncio.run_coroutine_threadsafe(step, loop).result()
+            else:
+                result = step()
 
 
 async def _run(call: Callable[[], T], inline: bool) -> T:
     return call() if inline else await aio.run(call)
 
 
-# Rows that select single elements, which NumPy picks out of whole chunks and puts into them
+def _read_elements(call: PipelineCall, source: Any, strict: bool) -> tuple[list[int], list[int]]:
+    """Fill the array, where rows select single elements, which NumPy picks out of whole chunks.
 
-
-def _read_elements(
-    layout: PipelineLayout,
-    batch: Batch,
-    source: Any,
-    array: npt.NDArray[Any],
-    drop_axes: Axes,
-    strict: bool,
-) -> tuple[list[int], list[int]]:
-    """Fill the array; return the rows left to zarr-python, and the rows without a value."""
+    Return the rows left to zarr-python, and the rows without a value.
+    """
+    layout, drop_axes = call.layout, call.drop_axes
     left: list[int] = []
     missing: list[int] = []
-    for numbers in _that_fit(layout, len(batch)):
+    for numbers in _that_fit(layout, len(call.batch)):
         chunks = np.empty((len(numbers), *layout.shape), layout.dtype)
         failed, absent = _decode(layout, source, numbers, chunks, strict)
         left += failed
         missing += absent
         for k, number in enumerate(numbers):
             if number not in failed:
-                _, _, inside, outside, _ = batch[number]
+                _, _, inside, outside, _ = call.batch[number]
                 part = chunks[k, ...][inside]
                 if drop_axes:
                     part = part.reshape([s for i, s in enumerate(part.shape) if i not in drop_axes])
-                array[outside] = part
+                call.array[outside] = part
     return sorted(left), sorted(missing)
 
 
-def _write_elements(
-    layout: PipelineLayout, batch: Batch, source: Any, array: npt.NDArray[Any], drop_axes: Axes
-) -> list[int]:
+def _write_elements(call: PipelineCall, source: Any) -> list[int]:
     """Store the array; return the rows left to zarr-python. The caller has locked all rows."""
+    layout, batch, array, drop_axes = call.layout, call.batch, call.array, call.drop_axes
     left: list[int] = []
     for numbers in _that_fit(layout, len(batch)):
         chunks = np.empty((len(numbers), *layout.shape), layout.dtype)
@@ -437,23 +411,17 @@ def _listed(layout: PipelineLayout, chunks: npt.NDArray[Any]) -> tuple[list[Any]
     return listed, chunks.reshape(len(chunks) * height, *widths)
 
 
-# Arguments
+def _memory(buffer: Any, layout: PipelineLayout, convert: bool) -> npt.NDArray[Any] | None:
+    """Return the memory of a buffer with the items that chunks have, or None.
 
-
-def _memory(out: Any, layout: PipelineLayout) -> npt.NDArray[Any] | None:
-    """Return the memory of a buffer with the items that chunks have, or None."""
-    data = out.as_ndarray_like()
-    if not isinstance(data, np.ndarray) or data.dtype != layout.dtype:
-        return None
-    return np.asarray(data)
-
-
-def _converted(value: Any, layout: PipelineLayout) -> npt.NDArray[Any] | None:
-    """Return a value with the items that chunks have, or None if they are of another kind."""
-    data = value.as_ndarray_like()
+    With `convert`, items of the same kind in another byte order are copied.
+    """
+    data = buffer.as_ndarray_like()
     if not isinstance(data, np.ndarray) or layout.unreadable is not None:
         return None
     if data.dtype != layout.dtype:
+        if not convert:
+            return None
         if (data.dtype.kind, data.itemsize) != (layout.dtype.kind, layout.dtype.itemsize):
             return None
         if data.dtype.newbyteorder("=") != layout.dtype.newbyteorder("="):

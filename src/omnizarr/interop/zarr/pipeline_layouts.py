@@ -72,9 +72,11 @@ def _make(
     """Return the layout of chunks of a shape, type and fill value."""
     if kernel.run_rows is None:
         return PipelineLayout(unreadable="the compiled kernel is missing")
-    foreign = next((c for c in _all(codecs) if not _is_known(c)), None)
-    if foreign is not None:
-        return PipelineLayout(unreadable=f"codec {type(foreign).__module__}.{type(foreign)}")
+    modules = {type(c).__module__: c for c in _all(codecs)}
+    foreign = [c for m, c in modules.items() if m.partition(".")[0] not in _PACKAGES]
+    if foreign:
+        cls = type(foreign[0])
+        return PipelineLayout(unreadable=f"codec {cls.__module__}.{cls.__qualname__}")
     items = _items(codecs, dtype)
     if items is None:
         return PipelineLayout(unreadable=f"data type {dtype} in another byte order")
@@ -112,10 +114,6 @@ def _all(codecs: Iterable[Any]) -> Iterable[Any]:
                 yield codec.compressor
 
 
-def _is_known(codec: Any) -> bool:
-    return type(codec).__module__.partition(".")[0] in _PACKAGES
-
-
 def _names(
     codecs: tuple[Any, ...], shape: tuple[int, ...], order: str, data_type: Named
 ) -> tuple[Named, ...]:
@@ -123,13 +121,12 @@ def _names(
     if len(codecs) == 1 and isinstance(codecs[0], V2Codec):
         steps = [codec.get_config() for codec in [*_all(codecs)][1:]]
         return formats.codec_names.from_ids(steps, order, len(shape), data_type)
-    stated = json.loads(json.dumps([c.to_dict() for c in codecs], default=_as_json))
+    # Members of enumerations and numbers of NumPy are stated as JSON has them.
+    plain = [c.to_dict() for c in codecs]
+    stated = json.loads(
+        json.dumps(plain, default=lambda v: v.item() if isinstance(v, np.generic) else v.value)
+    )
     return tuple(Named(s["name"], s.get("configuration", {})) for s in stated)
-
-
-def _as_json(value: Any) -> Any:
-    """Return a member of an enumeration, or a NumPy number, as JSON has it."""
-    return value.item() if isinstance(value, np.generic) else value.value
 
 
 def _items(codecs: tuple[Any, ...], dtype: np.dtype[Any]) -> np.dtype[Any] | None:

@@ -61,10 +61,6 @@ class ZarrTarget:
     path: str
     given: Any
 
-    def as_argument(self) -> ZarrPlace:
-        """Return the place as an argument for a function of zarr-python's."""
-        return ZarrPlace(self.given, self.path)
-
     def below(self, name: str | None) -> ZarrTarget:
         """Return the place at a relative path."""
         return ZarrTarget(self.store, paths.join(self.path, paths.normalize(name)), self.given)
@@ -150,15 +146,11 @@ def adapt(store: Any) -> Store:
         found = _adapted.get(store)
     except TypeError:  # it cannot be hashed
         return _make(store)
-    if found is None or found.read_only != store.read_only or _was_moved(store, found):
+    root = None if found is None else file_root(found)
+    was_moved = root is not None and root != Path(getattr(store, "root", root))
+    if found is None or found.read_only != store.read_only or was_moved:
         found = _adapted[store] = _make(store)
     return found
-
-
-def _was_moved(store: Any, ours: Store) -> bool:
-    """Return True if a directory was moved by its store of zarr-python."""
-    root = file_root(ours)
-    return root is not None and root != Path(getattr(store, "root", root))
 
 
 def _memory(values: Any, read_only: bool, as_bytes: bool) -> Store:

@@ -7,10 +7,9 @@ zarr-python.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -49,6 +48,7 @@ try:
     from zarr import storage as zarr_stores
     from zarr.abc import store as abc
     from zarr.core.buffer.cpu import buffer_prototype
+    from zarr.core.common import concurrent_map
 except ImportError as e:
     raise MissingModule("stores of zarr-python need it: pip install zarr") from e
 
@@ -150,14 +150,16 @@ class ZarrPythonStore(Closeable):
             raise
         return await work
 
-    # Reading
-
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         return self._run("read", check_key(key), self._get(key, range))
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
         asked = [(check_key(key), range) for key, range in requests]
-        return self._run("read", ", ".join(key for key, _ in asked[:3]), _each(self._get, asked))
+        return self._run(
+            "read",
+            ", ".join(key for key, _ in asked[:3]),
+            concurrent_map(asked, self._get, _MAX_CONCURRENT),
+        )
 
     async def _get(self, key: str, range: Range | None) -> bytes | None:
         failure = None
@@ -194,24 +196,24 @@ class ZarrPythonStore(Closeable):
             return await self._get(key, None) is not None
         return found is not None
 
-    # Writing
-
     def set(self, key: str, value: Bytes) -> None:
         self.set_many([(key, value)])
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         check_writable(self)
         rows = {check_key(key): bytes(memoryview(value)) for key, value in values}
-        self._run("write", ", ".join([*rows][:3]), _each(self._set, [*rows.items()]))
+        self._run(
+            "write",
+            ", ".join([*rows][:3]),
+            concurrent_map(rows.items(), self._set, _MAX_CONCURRENT),
+        )
 
     async def _set(self, key: str, value: bytes) -> None:
         await self.inner.set(key, buffer_prototype.buffer.from_bytes(value))
 
     def erase(self, key: str) -> None:
         check_writable(self)
-        check_key(key)
-        if not self._run("erase", key, self._erase(key)):
-            raise self._cannot_erase(key)
+        self._run_erase(check_key(key), self._erase(key))
 
     async def _erase(self, key: str) -> bool:
         """Erase a key; return False if it exists and the store cannot delete."""
@@ -237,13 +239,12 @@ class ZarrPythonStore(Closeable):
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
         check_prefix(prefix)
-        if not self._run("erase", prefix, self._erase_prefix(prefix)):
-            raise self._cannot_erase(prefix)
+        self._run_erase(prefix, self._erase_prefix(prefix))
 
-    def _cannot_erase(self, what: str) -> StoreError:
-        error = StoreError(f"cannot erase {what!r}: {self!r} cannot delete")
-        error.__cause__ = NotImplementedError("the store does not support deleting")
-        return error
+    def _run_erase(self, what: str, work: Coroutine[Any, Any, bool]) -> None:
+        if not self._run("erase", what, work):
+            cause = NotImplementedError("the store does not support deleting")
+            raise StoreError(f"cannot erase {what!r}: {self!r} cannot delete") from cause
 
     async def _erase_prefix(self, prefix: str) -> bool:
         if not self.inner.supports_deletes:
@@ -282,11 +283,9 @@ class ZarrPythonStore(Closeable):
         itself = prefix + prefix[:-1].rpartition("/")[2]
         if found == [itself] and await self._is_key(prefix[:-1]):
             return [], []
-        there = await _each(self._is_key, [(name,) for name in found])
+        there = await concurrent_map([(name,) for name in found], self._is_key, _MAX_CONCURRENT)
         keys = [name for name, is_key in zip(found, there, strict=True) if is_key]
         return keys, [f"{name}/" for name, key in zip(found, there, strict=True) if not key]
-
-    # Finishing
 
     def close(self) -> None:
         """Close the store of zarr-python."""
@@ -486,19 +485,6 @@ def _for_listing(store: abc.Store) -> abc.Store:
     other = copy.copy(store)
     other.path = store.path.rstrip("/")
     return other
-
-
-async def _each(
-    function: Callable[..., Coroutine[Any, Any, T]], calls: Iterable[tuple[Any, ...]]
-) -> list[T]:
-    """Await a function with several arguments, some at a time."""
-    limit = asyncio.Semaphore(_MAX_CONCURRENT)
-
-    async def one(*arguments: Any) -> T:
-        async with limit:
-            return await function(*arguments)
-
-    return await asyncio.gather(*(one(*arguments) for arguments in calls))
 
 
 async def _collect(names: AsyncIterator[str]) -> Names:
