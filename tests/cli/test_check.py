@@ -66,27 +66,6 @@ def test_verify_prints_findings_and_one_line(ocean: Path) -> None:
     assert lines[2].endswith("; 1 error, 1 warning")
 
 
-def test_verify_as_json_has_the_documented_members(ocean: Path) -> None:
-    damage(ocean)
-    result = run("verify", "ocean.zarr", "--json", "--missing", "error")
-    assert result.exit_code == 1
-    data = json.loads(result.stdout)
-    assert data.keys() == {"results", "failures", "summary"}
-    [found] = data["results"]
-    assert found.keys() == {
-        "path", "ok", "complete", "tasks", "tasks_total",
-        "depth", "groups", "arrays", "values", "chunks", "unchecked", "skipped",
-        "absent", "bytes_read", "errors", "warnings", "omitted", "counts", "error_counts",
-        "findings",
-    }  # fmt: skip
-    assert found["counts"] == {"damaged-chunk": 1, "orphan": 1}
-    assert found["findings"][1].keys() == {
-        "kind", "level", "path", "key", "chunk", "field", "pointer", "rule", "message",
-    }  # fmt: skip
-    assert found["findings"][1]["chunk"] == [0, 1]
-    assert data["summary"]["errors"] == 1
-
-
 def test_a_folder_of_hierarchies_has_one_summary(ocean: Path) -> None:
     lake = Path("lake")
     for name in ("a", "deep/b", "c"):

@@ -52,16 +52,7 @@ def test_datasets_and_maps_as_json(in_tmp: Path) -> None:
     dataset.create_group("inner").create_variable("x", np.zeros(2), dimensions=["n"])
     found = json.loads(run("cf", "info", "a.zarr", "--json")[1])["results"][0]
     assert found["dimensions"] == {"time": 3}
-    assert found["variables"] == [
-        {
-            "name": "flow",
-            "dtype": "float64",
-            "stored_dtype": "float64",
-            "dimensions": ["time"],
-            "shape": [3],
-            "attributes": {"units": "m/s"},
-        }
-    ]
+    assert [(v["name"], v["shape"]) for v in found["variables"]] == [("flow", [3])]
     assert found["groups"][0]["variables"][0]["name"] == "x"
     dataset.group.create_array("other", shape=4, dimension_names=["time"])
     code, text = run("cf", "validate", "a.zarr", "--json")
@@ -74,10 +65,4 @@ def test_datasets_and_maps_as_json(in_tmp: Path) -> None:
     oz.geo.write("m.zarr", values, crs="EPSG:4326", bounds=(-180, -90, 180, 90), levels=2)
     map = json.loads(run("geo", "info", "m.zarr", "--json")[1])["results"][0]
     assert (map["crs"], map["bounds"]) == ("EPSG:4326", [-180, -90, 180, 90])
-    assert map["levels"][1] == {
-        "node": "/1",
-        "rows": 10,
-        "columns": 20,
-        "dtype": "uint8",
-        "resolution": 18,
-    }
+    assert [level["resolution"] for level in map["levels"]] == [9, 18]

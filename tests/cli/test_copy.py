@@ -72,18 +72,6 @@ def test_what_is_erased_is_confirmed(ocean: Path) -> None:
     assert files("new.zarr") == files("ocean.zarr")
 
 
-def test_the_plan_is_shown_as_text_and_json(ocean: Path) -> None:
-    result = run("copy", "ocean.zarr", "new.zarr", "--dry-run")
-    assert result.exit_code == 0, result.output
-    assert result.output.startswith("copy ocean.zarr to new.zarr\n  phase 1: values: 1 task, read")
-    assert "nothing was written (--dry-run)" in result.output
-    found = json.loads(run("copy", "ocean.zarr", "new.zarr", "--dry-run", "--json").output)
-    assert found["dry_run"] is True
-    assert found["outcome"]["copied"] == len(files("ocean.zarr"))
-    assert found["plan"]["phases"][0]["name"] == "values"
-    assert not Path("new.zarr").exists()
-
-
 def test_copy_replaces_only_on_request(ocean: Path) -> None:
     oz.create_array("new.zarr", shape=3)
     before = files("new.zarr")

@@ -42,14 +42,6 @@ def test_convert_says_which_checksums_it_left_out(in_tmp: Path) -> None:
     ]
 
 
-def test_convert_reports_what_a_format_cannot_express(ocean: Path) -> None:
-    result = run("convert", "ocean.zarr", "new.zarr", "--to", "3-draft")
-    assert result.exit_code == 3
-    assert "/name" in result.output
-    assert "variable length" in result.output
-    assert not Path("new.zarr").exists()
-
-
 def test_remedies_name_command_line_options(ocean: Path) -> None:
     oz.create_array("new.zarr", shape=3)
     refused = run("convert", "ocean.zarr", "new.zarr")
@@ -121,27 +113,9 @@ def test_old_metadata_is_removed_after_confirmation(in_tmp: Path) -> None:
     assert "--remove-old needs --in-place" in wrong.output
 
 
-def test_damaged_chunks_are_listed(ocean: Path) -> None:
-    chunk = ocean / "deep/t/c/0/1"
-    chunk.write_bytes(chunk.read_bytes()[:-2])
-    failed = run("convert", "ocean.zarr", "new.zarr")
-    assert failed.exit_code == 3
-    assert "chunk (0, 1) of /deep/t" in failed.output
-    result = run("convert", "ocean.zarr", "new.zarr", "--skip-damaged", "--overwrite")
-    assert result.exit_code == 1
-    assert "skipped damaged chunk 'deep/t/c/0/1'" in result.output
-
-
 @pytest.mark.parametrize("option", ["--consolidated", "--no-consolidated", ""])
 def test_metadata_is_consolidated_as_asked(ocean: Path, option: str) -> None:
     oz.consolidate_metadata("ocean.zarr")
     result = run("convert", "ocean.zarr", "new.zarr", "--to", "2", *option.split())
     assert ("consolidated metadata of /" in result.output) == (option != "--no-consolidated")
     assert Path("new.zarr/.zmetadata").exists() == (option != "--no-consolidated")
-
-
-def test_memory_and_workers_are_limited(ocean: Path) -> None:
-    result = run("convert", "ocean.zarr", "new.zarr", "--memory", "100B", "--workers", "1")
-    assert result.exit_code == 2
-    assert "give --memory '" in result.output
-    assert run("convert", "ocean.zarr", "new.zarr", "--workers", "1").exit_code == 0

@@ -27,14 +27,6 @@ def test_rechunk_writes_other_chunks_and_says_so(ocean: Path) -> None:
     assert np.array_equal(made[...], EXPECTED)
 
 
-def test_rechunk_as_json(ocean: Path) -> None:
-    result = run("rechunk", "ocean.zarr", "new.zarr", "--chunks", "y=-1,x=5", "--json")
-    found = json.loads(result.output)
-    assert (found["source"], found["destination"]) == ("ocean.zarr", "new.zarr")
-    assert (found["arrays"], found["groups"], found["chunks_copied"]) == (2, 2, 1)
-    assert found["rechunked"] == {"/deep/t": "chunks (20, 5), int32, blosc, crc32c"}
-
-
 def test_a_dry_run_shows_the_plan_and_writes_nothing(ocean: Path) -> None:
     options = "--chunks", "y=-1,x=5", "--memory", "18kB"
     result = run("rechunk", "ocean.zarr", "new.zarr", *options, "--dry-run")
@@ -99,25 +91,6 @@ def test_errors_say_which_option_helps(
     assert message in result.output
     assert result.exit_code == code
     assert not Path("new.zarr").exists()
-
-
-def test_a_new_format_with_chunks_shards_and_codecs_in_one_command(in_tmp: Path) -> None:
-    group = oz.create_group("old.zarr", zarr_format=2, attributes={"title": "sea"})
-    group.create_array("t", data=EXPECTED, chunks=(10, 10), dimension_names=["y", "x"])
-    group.create_array("y", data=np.arange(20), chunks=20, dimension_names=["y"])
-    oz.consolidate_metadata("old.zarr")
-    layout = ["--chunks", "5,5", "--shards", "y=20,x=30", "--codecs", "zstd:5"]
-    result = run("rechunk", "old.zarr", "new.zarr", "--zarr-format", "3", *layout)
-    assert result.exit_code == 0, result.output
-    assert "/t: chunks (5, 5) in shards (20, 30), int64, zstd" in result.output
-    new = oz.open("new.zarr", zarr_format=3, use_consolidated=True)
-    assert new.attrs["title"] == "sea"
-    assert (new["t"].chunks, new["t"].shards) == ((5, 5), (20, 30))
-    assert run("verify", "new.zarr").exit_code == 0
-    back = ("new.zarr", "back.zarr", "--zarr-format", "2", "--shards", "none", "--json")
-    assert json.loads(run("rechunk", *back).stdout)["arrays"] == 2
-    for made in ("new.zarr", "back.zarr"):
-        assert run("diff", "old.zarr", made).exit_code == 0
 
 
 @pytest.mark.filterwarnings("always")

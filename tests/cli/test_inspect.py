@@ -33,24 +33,9 @@ def test_info_as_json_has_the_documented_members(ocean: Path) -> None:
     assert stored["values"] == stored["of"] == 6
     assert stored["bytes"] > 0
     assert array.pop("codecs")[0]["name"] == "bytes"
-    assert array == {
-        "path": "ocean.zarr/deep/t",
-        "node": "/",
-        "kind": "array",
-        "zarr_format": 3,
-        "store": "ocean.zarr/deep/t",
-        "shape": [20, 30],
-        "dtype": "int32",
-        "dimension_names": ["y", "x"],
-        "order": "C",
-        "fill_value": 0,
-        "chunks": [10, 10],
-        "shards": None,
-        "chunk_grid": [2, 3],
-        "shard_grid": None,
-        "nbytes": 2400,
-        "attributes": {},
-    }
+    assert (array["path"], array["kind"]) == ("ocean.zarr/deep/t", "array")
+    assert (array["shape"], array["dtype"], array["nbytes"]) == ([20, 30], "int32", 2400)
+    assert (array["chunks"], array["shards"], array["chunk_grid"]) == ([10, 10], None, [2, 3])
     assert group["kind"] == "group"
     assert group["members"] == {"arrays": 1, "groups": 1, "unreadable": []}
     assert data["failures"] == []
@@ -81,18 +66,6 @@ def test_ls_lists_members_and_everything_below(ocean: Path) -> None:
     assert rows[1].endswith("deep/t")
 
 
-def test_ls_as_json_has_sizes_with_long(ocean: Path) -> None:
-    data = json.loads(run("ls", "ocean.zarr", "--json").stdout)
-    assert data["results"][0]["entries"] == [
-        {"name": "deep", "kind": "group"},
-        {"name": "name", "kind": "array", "shape": [2], "dtype": "string"},
-    ]
-    entry = json.loads(run("ls", "-lr", "ocean.zarr", "--json").stdout)["results"][0]["entries"][1]
-    assert entry["nbytes"] == 2400
-    assert entry["chunks"] == [10, 10]
-    assert entry["stored"]["values"] == 6
-
-
 def test_ls_shows_nodes_that_cannot_be_read(ocean: Path) -> None:
     (ocean / "name/zarr.json").write_text("{")
     done = run("ls", "-l", "ocean.zarr")
@@ -107,15 +80,6 @@ def test_tree_shows_everything_below(ocean: Path) -> None:
     assert lines[2].startswith("│   └── t (20, 30) int32")
     assert lines[3].startswith("└── name (2,) string")
     assert len(run("tree", "ocean.zarr", "--depth", "1").output.splitlines()) == 3
-
-
-def test_a_tree_as_json_is_nested(ocean: Path) -> None:
-    data = json.loads(run("tree", "ocean.zarr", "--json").stdout)
-    root = data["results"][0]["tree"]
-    assert [m["name"] for m in root["members"]] == ["deep", "name"]
-    assert root["members"][0]["members"][0]["shape"] == [20, 30]
-    flat = json.loads(run("tree", "ocean.zarr", "--json", "--depth", "1").stdout)
-    assert "members" not in flat["results"][0]["tree"]["members"][0]
 
 
 @pytest.mark.parametrize(

@@ -85,10 +85,8 @@ def validate(
     is_attributes = isinstance(what, Mapping) and not has_store_path(what) and bool(what)
     if is_attributes and not any(isinstance(v, (bytes, bytearray)) for v in what.values()):
         found = find_metadata(what)
-        if found is None:
-            message = f"no OME-Zarr metadata; expected 'ome', or one of {', '.join(MEMBERS)}"
-            return [Problem("", "", message)]
-        return check(found, "")
+        message = f"no OME-Zarr metadata; expected 'ome', or one of {', '.join(MEMBERS)}"
+        return [Problem("", "", message)] if found is None else check(found, "")
     store, path = resolve_store_path(what, path, "r", storage_options)
     probe = Probe(path)
     problems: list[Problem] = []  # metadata of an older Zarr version beside those of a newer one
@@ -144,7 +142,7 @@ class _Walk:
         if version != (self.version or version):
             where = f"{paths.show(self.start.path)} is {(self.version or version).name}"
             message = f"{paths.show(location.path)} is OME-Zarr {version.name}, but {where}"
-            self.error(location, f"{found.field}version", f"{message}; versions must not be mixed")
+            self.error(location, f"{found.field}version", f"{message}; expected one version")
             return False
         self.version = version
         if not stands_on(version, location.format.name):
@@ -163,14 +161,11 @@ class _Walk:
             return None
         if isinstance(node, kind):
             return child, node
-        other = existing_node(location.store, child.path)
-        message = (
-            f"there is no {'array' if kind is ArrayModel else 'group'} {paths.show(child.path)}"
-        )
+        shown, other = paths.show(child.path), existing_node(location.store, child.path)
+        message = f"there is no {'array' if kind is ArrayModel else 'group'} {shown}"
         if node is None and other is not None:
             here = f"{paths.show(location.path)} is {title(location.format.name, '')}"
-            message = f"{paths.show(child.path)} is {title(other[0].name, '')}, but {here}"
-            message += "; Zarr versions must not be mixed"
+            message = f"{shown} is {title(other[0].name, '')}, but {here}; expected one version"
         self.error(location, field, message)
         return None
 
@@ -190,9 +185,8 @@ class _Walk:
                 child = self.child(location, well.path, field, GroupModel)
                 if child is not None:
                     self._well(child[0], child[1], runs, found.field)
-        if metadata.well is not None:
-            for i, view in enumerate(metadata.well.fields):
-                self._image(location, f"{found.field}well.images[{i}].path", view.path)
+        for i, view in enumerate(metadata.well.fields if metadata.well is not None else ()):
+            self._image(location, f"{found.field}well.images[{i}].path", view.path)
         if metadata.bioformats2raw is not None and metadata.plate is None:
             self._series(location, found)
 
@@ -357,12 +351,9 @@ def _declares_ome(node: Node) -> bool:
         return True
     multiscales = attributes.get("multiscales")
     first = multiscales[0] if isinstance(multiscales, list) and multiscales else None
-    image = isinstance(first, Mapping) and ("axes" in first or "version" in first)
-    members = ("plate", "wells"), ("well", "images")
-    return image or any(
-        isinstance(attributes.get(name), Mapping) and inner in attributes[name]
-        for name, inner in members
-    )
+    parts = [(first, "axes"), (first, "version")]
+    parts += [(attributes.get("plate"), "wells"), (attributes.get("well"), "images")]
+    return any(isinstance(part, Mapping) and name in part for part, name in parts)
 
 
 def _declares_cf(node: Node) -> bool:
@@ -373,10 +364,9 @@ def _declares_cf(node: Node) -> bool:
 def _declares_geo(node: Node) -> bool:
     attributes = node.attributes
     multiscales = attributes.get("multiscales")
-    pyramid = isinstance(multiscales, Mapping) and bool(
-        {"layout", "tile_matrix_set"} & {*multiscales}
-    )
-    return pyramid or any(isinstance(name, str) and _GEO.match(name) for name in attributes)
+    if isinstance(multiscales, Mapping) and {"layout", "tile_matrix_set"} & {*multiscales}:
+        return True
+    return any(isinstance(name, str) and _GEO.match(name) for name in attributes)
 
 
 def _attributes(location: Location) -> tuple[str, str]:

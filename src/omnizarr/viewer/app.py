@@ -44,7 +44,7 @@ from omnizarr.viewer.access import (
     client_of,
     json_response,
 )
-from omnizarr.viewer.describe import chunk_map, find_array, public_message
+from omnizarr.viewer.describe import caused_by, chunk_map, find_array, public_message
 from omnizarr.viewer.folder import Folder, Located
 from omnizarr.viewer.values import TEXT, EncodedValues, Parts, TooLarge, Wanted, read_values
 
@@ -222,11 +222,8 @@ class Served:
         if name not in self._page_files:
             raise HTTPException(404, f"the page has no file {name!r}")
         body, tag = self._page_files[name]
-        headers = {
-            "etag": tag,
-            "cache-control": "no-cache",
-            "content-security-policy": self._policy,
-        }
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        headers["content-security-policy"] = self._policy
         if keys.decided_status(request, tag) == 304:
             return Response(status_code=304, headers=headers)
         kind = _PAGE_TYPES.get(name.rpartition(".")[2], "image/svg+xml")
@@ -254,11 +251,8 @@ class Served:
 
 def status_of(error: OmnizarrError) -> int:
     """Return the status code for an error."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, LeadsOutside):
-            return 403
-        cause = cause.__cause__
+    if caused_by(error, LeadsOutside):
+        return 403
     return next(status for kind, status in _STATUSES if isinstance(error, kind))
 
 

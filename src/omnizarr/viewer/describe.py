@@ -107,12 +107,16 @@ def public_message(error: BaseException, store: Store) -> str:
     """Return the message of an error without the place of the store."""
     if isinstance(error, NodeNotFound):  # whose message may name what is beside the store
         return "there is no array or group at this path"
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, TargetError):  # whose message names other places
-            return "the value is in another file, which cannot be read"
-        cause = cause.__cause__
+    if caused_by(error, TargetError):  # whose message names other places
+        return "the value is in another file, which cannot be read"
     return _public_text(str(error), store)
+
+
+def caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
+    """Return True if an error, or one of its causes, is of a kind."""
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__
+    return error is not None
 
 
 def _public_text(text: str, store: Store) -> str:
@@ -187,12 +191,10 @@ def summary(location: Location, node: Node | Exception, store: Store) -> Json:
 
 def _has_members(location: Location) -> bool:
     """Return False for a group that is known to be empty."""
-    if not has_cheap_requests(location.store) or not can_list(location.store):
-        return True
-    try:
-        return bool(location.child_names())
-    except OmnizarrError:
-        return True
+    if has_cheap_requests(location.store) and can_list(location.store):
+        with suppress(OmnizarrError):
+            return bool(location.child_names())
+    return True
 
 
 # One node
@@ -217,13 +219,8 @@ def describe(store: Store, path: str) -> Json:
 
 
 def _array_facts(array: Array, store: Store) -> Json:
-    names = array.dimension_names
-    found: Json = {
-        "dimension_names": None if names is None else list(names),
-        "codecs": [repr(codec) for codec in array.codecs],
-        "fill_value": None,
-        "stored_bytes": None,
-    }
+    found: Json = {"dimension_names": array.dimension_names, "codecs": [*map(repr, array.codecs)]}
+    found |= {"fill_value": None, "stored_bytes": None}
     try:
         found["fill_value"] = json_value(array.fill_value)
         if has_cheap_requests(store) and can_list(store) and array.nchunks <= MAX_COUNTED:
@@ -238,8 +235,8 @@ def _info(node: Array | Group, store: Store) -> list[list[str]]:
         pairs = node.info.items()
     except OmnizarrError as e:
         return [["not understood", public_message(e, store)]]
-    shown = {name: text for name, text in pairs if name not in ("path", "attributes")}
-    return [["path", node.name], *([name, _public_text(t, store)] for name, t in shown.items())]
+    shown = [[k, _public_text(v, store)] for k, v in pairs if k not in ("path", "attributes")]
+    return [["path", node.name], *shown]
 
 
 def chunk_map(store: Store, path: str) -> Json:
@@ -254,14 +251,11 @@ def chunk_map(store: Store, path: str) -> Json:
         axis = cells.index(max(cells))
         factors[axis] *= 2
         cells[axis] = -(-array.cdata_shape[axis] // factors[axis])
-    if max(factors, default=1) == 1:
-        present = array.chunks_present()
-        found: Json = {"grid": cells}
-    else:
-        present = np.zeros(cells, bool)
-        for coords in array.stored_chunks():
-            present[tuple(c // f for c, f in zip(coords, factors, strict=True))] = True
-        found = {"grid": cells, "aggregated": factors}
+    aggregated = max(factors, default=1) > 1
+    present = np.zeros(cells, bool) if aggregated else array.chunks_present()
+    for coords in array.stored_chunks() if aggregated else ():
+        present[tuple(c // f for c, f in zip(coords, factors, strict=True))] = True
+    found: Json = {"grid": cells, **({"aggregated": factors} if aggregated else {})}
     return {**found, "present": b64encode(np.packbits(present).tobytes()).decode()}
 
 
@@ -321,9 +315,7 @@ def _is_rgb(array: Array) -> bool:
     if array.dtype != np.uint8 or array.ndim < 3 or array.shape[-1] not in (3, 4):
         return False
     name = (array.dimension_names or (None,))[-1]
-    if name is None:
-        return min(array.shape[-3:-1]) > 4
-    return bool(_KINDS["channel"].fullmatch(name))
+    return bool(_KINDS["channel"].fullmatch(name)) if name else min(array.shape[-3:-1]) > 4
 
 
 def _display_map(found: Map) -> Json:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -201,12 +201,9 @@ class ServedValues:
         """Return the open value of a key; the memory that making it needs is waited for."""
         value: OpenValue | None
         try:
-            if _has_sizes(store):
+            async with nullcontext() if _has_sizes(store) else self._reading:
+                self._memory.check()
                 value = await run(open_value, store, key)
-            else:
-                async with self._reading:
-                    self._memory.check()
-                    value = await run(open_value, store, key)
         except NeedsMemory as e:
             [needed] = e.args
             with await self._memory.take(client, needed):
@@ -239,26 +236,23 @@ async def _respond(request: Request, value: OpenValue, key: str, run: Run) -> Re
     tag = None if value.generation is None else entity_tag(value.generation)
     name, size = key.rpartition("/")[2], value.size
     is_json = name in _DOCUMENTS or name.endswith(".json")
-    kind = "application/json" if is_json else "application/octet-stream"
-    headers = {"accept-ranges": "bytes", "cache-control": "no-cache", "content-type": kind}
+    headers = {"accept-ranges": "bytes", "cache-control": "no-cache"}
     if tag is not None:
         headers["etag"] = tag
     status = decided_status(request, tag)
-    span = requested_span(request, tag, size)
     if status is not None:
-        del headers["content-type"]
         value.close()
         return Response(status_code=status, headers=headers)
-    if span is None:
-        return await send(request, value, (0, size), 200, headers, run)
-    start, stop = span
-    if start == stop:
+    found = requested_span(request, tag, size)
+    start, stop = found or (0, size)
+    if found is not None:
+        part = f"{start}-{stop - 1}" if start < stop else "*"
+        headers["content-range"] = f"bytes {part}/{size}"
+    if found is not None and start == stop:
         value.close()
-        del headers["content-type"]
-        headers["content-range"] = f"bytes */{size}"
         return JSONResponse({"error": f"no such range: the value has {size} bytes"}, 416, headers)
-    headers["content-range"] = f"bytes {start}-{stop - 1}/{size}"
-    return await send(request, value, span, 206, headers, run)
+    headers["content-type"] = "application/json" if is_json else "application/octet-stream"
+    return await send(request, value, (start, stop), 200 if found is None else 206, headers, run)
 
 
 async def send(

@@ -179,7 +179,9 @@ def _read_picture(
     node: Array | Group, found: Json, at: dict[str, int], pixels: int, notes: list[str]
 ) -> Preview:
     shown, channels = found["plane"], found["channels"]  # the axes of the picture
-    level = _sufficient_level(found["levels"], shown, pixels)
+    levels = found["levels"]
+    enough = [one for one in levels if max(one["shape"][n] for n in shown) >= pixels]
+    level = min(enough or levels[:1], key=lambda one: math.prod(one["shape"][n] for n in shown))
     array = node
     if not isinstance(array, Array):
         array = open_zarr(node.store, path=level["path"], mode="r")
@@ -195,8 +197,8 @@ def _read_picture(
             ranges[channels["axis"]] = range(number, number + 1)
         values = read_numbers(array, ranges).reshape([len(ranges[n]) for n in sorted(shown)])
         values = values if shown == sorted(shown) else values.T
-        about = () if number is None else (channels[k][number] for k in _OF_CHANNELS)
-        layers.append(Layer(values, *about))
+        about = ("labels", "colors", "windows") if number is not None else ()
+        layers.append(Layer(values, *(channels[name][number] for name in about)))
     root = getattr(node.store, "root", None)
     name = node.path or ("/" if root is None else os.path.basename(os.fspath(root)) or "/")
     return Preview(
@@ -207,15 +209,6 @@ def _read_picture(
         notes,
         is_image=channels is not None or array is not node,
     )
-
-
-_OF_CHANNELS = ("labels", "colors", "windows")  # in the order of the fields of a layer
-
-
-def _sufficient_level(levels: list[Json], shown: list[int], pixels: int) -> Json:
-    """Return the smallest level with enough pixels, or the largest."""
-    enough = [one for one in levels if max(one["shape"][n] for n in shown) >= pixels]
-    return min(enough or levels[:1], key=lambda one: math.prod(one["shape"][n] for n in shown))
 
 
 def _fixed_positions(found: Json, array: Array, at: Mapping[str, int]) -> dict[int, int]:
@@ -229,11 +222,10 @@ def _fixed_positions(found: Json, array: Array, at: Mapping[str, int]) -> dict[i
     fixed = {}
     for name, number in names.items():
         size, axis = array.shape[number], found["axes"][number]
+        fixed[number] = size // 2 if axis["kind"] == "space" else 0
         if name in at:
             position = _position(name, at[name], axis["size"])
             fixed[number] = min(position * size // axis["size"], size - 1)
-        else:
-            fixed[number] = size // 2 if axis["kind"] == "space" else 0
     return fixed
 
 
@@ -313,15 +305,11 @@ def colors(picture: Preview) -> Pixels:
         values = np.where(bad, low, layer.values).astype("f8")
         share = np.clip((values - low) / ((high - low) or 1.0), 0, 1)[..., None]
         missing |= bad
-        if layer.color is not None:
-            total += share * [int(layer.color[i : i + 2], 16) for i in (0, 2, 4)]
-        elif picture.is_image:
-            total += share * 255
+        if layer.color is not None or picture.is_image:
+            total += share * [*bytes.fromhex(layer.color or "FFFFFF")]
         else:
             places = np.linspace(0, 1, len(_COLORS))
-            total += np.stack(
-                [np.interp(share[..., 0], places, _COLORS[:, i]) for i in range(3)], -1
-            )
+            total += np.stack([np.interp(share[..., 0], places, c) for c in _COLORS.T], -1)
     result = np.clip(total, 0, 255).astype("u1")
     result[missing] = _NOTHING
     return result
@@ -345,12 +333,7 @@ def encode_png(image: Pixels, description: str = "") -> bytes:
     height, width = image.shape[:2]
     rows = np.zeros((height, 1 + width * 3), "u1")  # each begins with its filter, which is none
     rows[:, 1:] = image.reshape(height, -1)
-    return b"".join(
-        [
-            b"\x89PNG\r\n\x1a\n",
-            chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),
-            chunk(b"iTXt", b"Description" + bytes(5) + description.encode("utf-8", "replace")),
-            chunk(b"IDAT", zlib.compress(rows.tobytes())),
-            chunk(b"IEND", b""),
-        ]
-    )
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    text = chunk(b"iTXt", b"Description" + bytes(5) + description.encode("utf-8", "replace"))
+    data = chunk(b"IDAT", zlib.compress(rows.tobytes()))
+    return b"\x89PNG\r\n\x1a\n" + head + text + data + chunk(b"IEND", b"")

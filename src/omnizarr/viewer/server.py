@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from omnizarr import Array, Group
 from omnizarr.errors import MissingModule, StoreError, warn
@@ -97,8 +97,7 @@ def served_store(where: Any, storage_options: Mapping[str, Any] | None = None) -
     given = where.store if isinstance(where, (Array, Group)) else where
     store: Any = stores.resolve(given, read_only=True, storage_options=storage_options)
     closed = store.read_only or not hasattr(store, "with_read_only")
-    found: Store = store if closed else store.with_read_only(True)
-    return found
+    return cast("Store", store if closed else store.with_read_only(True))
 
 
 def is_loopback(host: str) -> bool:
@@ -128,12 +127,6 @@ def _listen(host: str, port: int | None) -> socket.socket:
             " port 0 for any that is free"
         ) from e
     return listener
-
-
-def _address(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}/"
 
 
 def _make_server(application: Any, limits: ServerLimits) -> uvicorn.Server:
@@ -276,7 +269,9 @@ def _running(
             while not server.started and not ended.wait(0.01):
                 pass
             if not failed:
-                yield _address(listener), ended
+                address, number = listener.getsockname()[:2]
+                shown = f"[{address}]" if ":" in address else address
+                yield f"http://{shown}:{number}/", ended
         finally:
             server.should_exit = True
             ended.wait(10)

@@ -89,12 +89,10 @@ def _parse_item(text: str, length: int, axis: int) -> int | slice:
     if not known or len(numbers) > 3:
         raise SelectionError(f"select: {text[:40]!r} is not an integer or start:stop:step")
     start, *rest = map(int, numbers)
-    if not rest:
-        if start >= length:
-            raise SelectionError(f"select: {start} is outside of axis {axis}, of length {length}")
+    if not rest and start < length:
         return start
-    stop, step = (*rest, 1)[:2]
-    if step < 1 or not start <= stop <= length:
+    stop, step = (*rest, 1, 1)[:2]
+    if not rest or step < 1 or not start <= stop <= length:
         raise SelectionError(
             f"select: {text[:40]!r} does not fit axis {axis}, of length {length}; expected 0 <="
             " start <= stop <= length and a step of at least 1"
@@ -251,7 +249,8 @@ def read_values(array: Array, wanted: Wanted) -> Parts[EncodedValues]:
     needed = _check_work(array, ranges)
     each = _TEXT_BYTES if kind == TEXT else 2 * np.dtype(kind).itemsize
     yield math.prod(shape) * each + needed
-    out = np.empty([*map(len, ranges)], _stored_type(kind))
+    stored: Any = object if kind == TEXT else np.dtype(kind).newbyteorder("<")
+    out = np.empty([*map(len, ranges)], stored)
     source = _Source(array)
     for part in _split(array, ranges, PART_BYTES):
         values = _decoded(source.read(part), decoder)
@@ -379,30 +378,21 @@ def decoding(array: Array, how: str) -> Decoding | None:
     return None
 
 
-def _stored_type(kind: str) -> np.dtype[Any]:
-    return np.dtype(object) if kind == TEXT else np.dtype(kind).newbyteorder("<")
-
-
 def as_numbers(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
     """Return values in a transfer type, little-endian and in C order."""
-    target = _stored_type(kind)
-    if values.dtype.kind == "M":
-        values = _milliseconds(values)
+    target = np.dtype(kind).newbyteorder("<")
+    if values.dtype.kind == "M":  # milliseconds since 1970 with their fraction
+        absent, (unit, count) = np.isnat(values), np.datetime_data(values.dtype)
+        if unit in ("Y", "M"):  # which have no fixed length
+            values, unit, count = values.astype("M8[D]"), "D", 1
+        length = np.array(count, f"m8[{unit}]") / np.timedelta64(1, "ms")
+        values = np.where(absent, np.nan, values.astype("i8").astype("f8") * length)
     elif values.dtype.kind == "m":
         values = np.where(np.isnat(values), np.nan, values.astype("i8").astype("f8"))
     elif values.dtype.kind == "c":
         values = np.abs(values)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(values, target, order="C")
-
-
-def _milliseconds(times: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the milliseconds of times since 1970 with their fraction; NaN for not-a-time."""
-    unit, count = np.datetime_data(times.dtype)
-    if unit in ("Y", "M"):  # which have no fixed length
-        times, unit, count = times.astype("M8[D]"), "D", 1
-    length = np.array(count, f"m8[{unit}]") / np.timedelta64(1, "ms")
-    return np.where(np.isnat(times), np.nan, times.astype("i8").astype("f8") * length)
 
 
 def json_values(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -442,8 +432,8 @@ def json_value(value: Any) -> Any:
         return None if np.isnat(value) else value_text(value)
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).decode("utf-8", "backslashreplace")
-    if isinstance(value, (np.bool_, np.str_)):
-        return value.item()
+    if isinstance(value, np.bool_):
+        return bool(value)
     if isinstance(value, (int, np.integer)):
         return int(value) if abs(int(value)) <= _EXACT else str(int(value))
     if isinstance(value, (float, np.floating)):

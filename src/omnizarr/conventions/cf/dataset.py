@@ -137,11 +137,11 @@ class Dataset(Mapping[str, Variable]):
         variable; `problems` lists the disagreement.
         """
         found = self._declared()
-        ordered = sorted(
-            self._arrays.items(), key=lambda item: item[1].dimension_names != (item[0],)
+        by_rank = sorted(
+            self._arrays, key=lambda name: self._arrays[name].dimension_names != (name,)
         )
-        for _, array in ordered:
-            for name, size in named_axes(array):
+        for each in by_rank:
+            for name, size in named_axes(self._arrays[each]):
                 if name is not None and not self._above(name, size):
                     found.setdefault(name, size)
         return found
@@ -200,14 +200,13 @@ class Dataset(Mapping[str, Variable]):
         """
         found = []
         for array in self._arrays.values():
-            for dimension, size in named_axes(array):
-                if dimension is None or self.dimension(dimension) == size:
-                    continue
-                message = (
-                    f"dimension {dimension!r} has length {size} here, but"
-                    f" {self.dimension(dimension)} in the dataset"
-                )
-                found.append(Problem(array.path, "dimension_names", message))
+            for name, size in named_axes(array):
+                known = size if name is None else self.dimension(name)
+                if known != size:
+                    message = (
+                        f"dimension {name!r} has length {size} here, but {known} in the dataset"
+                    )
+                    found.append(Problem(array.path, "dimension_names", message))
             found += self._missing_variables(array)
         return found + [p for below in self.groups.values() for p in below.problems()]
 
@@ -282,13 +281,12 @@ class Dataset(Mapping[str, Variable]):
         stored = _stored_type(dtype, given, attributes)
         fills = Packing.of(stored, {FILL: attributes.get(FILL)}).missing
         fill = fills[0] if fills else None
-        array_attributes = dict(attributes)
         if not fill_is_missing(self.group):
             if fill is not None:
-                array_attributes[FILL] = encode_fill(fill, stored)
+                attributes[FILL] = encode_fill(fill, stored)
             else:
                 fill = "" if stored.kind in "UT" else np.zeros((), stored)[()]
-        options["attributes"] = array_attributes
+        options["attributes"] = attributes
         options["dimension_names"] = list(dimensions)
         options["fill_value"] = fill
         data = None if given is None else self._encoded(name, given, shape, stored, options)

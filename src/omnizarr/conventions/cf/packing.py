@@ -131,8 +131,9 @@ def valid_bounds(
         isinstance(low, float) or isinstance(high, float)
     )
     if unpacked:
-        low, high = (_steps(b, scale or 1.0, offset or 0.0) for b in (low, high))
-        low, high = (high, low) if (scale or 1.0) < 0 else (low, high)
+        scale, offset = scale or 1.0, offset or 0.0
+        low, high = (None if b is None else (b - offset) / scale for b in (low, high))
+        low, high = (high, low) if scale < 0 else (low, high)
     tolerance = _TOLERANCE if unpacked else 0  # whole numbers stay exact
     low = None if low is None else math.ceil(low - tolerance * max(1, abs(low)))
     high = None if high is None else math.floor(high + tolerance * max(1, abs(high)))
@@ -148,9 +149,9 @@ def valid_bounds(
 def _pair(attributes: Mapping[str, Any]) -> tuple[Any, Any]:
     both = attributes.get("valid_range")
     if both is not None:
-        if isinstance(both, list) and len(both) == 2:
-            return _bound(both[0], "valid_range"), _bound(both[1], "valid_range")
-        raise _invalid("valid_range", "two numbers", both)
+        if not isinstance(both, list) or len(both) != 2:
+            raise _invalid("valid_range", "two numbers", both)
+        return _bound(both[0], "valid_range"), _bound(both[1], "valid_range")
     low, high = (_bound(attributes.get(name), name) for name in NAMES[1:])
     return low, high
 
@@ -203,10 +204,6 @@ def _invalid(name: str, expected: str, value: Any) -> InvalidMetadata:
     )
 
 
-def _steps(bound: Any, scale: float, offset: float) -> Any:
-    return None if bound is None else (bound - offset) / scale
-
-
 def _in_type(number: int, dtype: np.dtype[Any], other: int | None) -> int | None:
     """Return a number in an integer type with either sign; `other` if it does not fit.
 
@@ -219,23 +216,14 @@ def _in_type(number: int, dtype: np.dtype[Any], other: int | None) -> int | None
 
 @dataclass(frozen=True)
 class Packing:
-    """The conversion between stored numbers and values.
-
-    Attributes:
-        stored: The stored type.
-        scale: The factor of stored numbers.
-        offset: The number that is added then.
-        signed: The intended sign of stored integers; None if that of their type.
-        missing: Stored numbers that mark missing values.
-        valid: The valid range, for numbers with the intended sign.
-    """
+    """The conversion between stored numbers and values."""
 
     stored: np.dtype[Any]
     scale: float | None = None
-    offset: float | None = None
-    signed: bool | None = None
-    missing: tuple[Any, ...] = ()
-    valid: Valid = field(default_factory=Valid)
+    offset: float | None = None  # which is added to the scaled number
+    signed: bool | None = None  # the intended sign of stored integers; None if that of their type
+    missing: tuple[Any, ...] = ()  # stored numbers
+    valid: Valid = field(default_factory=Valid)  # for numbers with the intended sign
 
     @classmethod
     def of(
@@ -346,8 +334,12 @@ class Packing:
                 f" values, and valid numbers are from {self.valid.low} to {self.valid.high};"
                 " choose another _FillValue or valid_range"
             )
-        if absent.any() and (self.missing or self.stored.kind != "f"):
-            out = np.where(absent, target.type(self._fill()), out)
+        if absent.any() and not self.missing and self.stored.kind != "f":
+            raise InvalidArgument(
+                f"values are missing, but {self.stored} cannot express that without a _FillValue"
+            )
+        if absent.any() and self.missing:
+            out = np.where(absent, target.type(self.missing[0]), out)
         return out.astype(self.stored, copy=False)
 
     def _floats(self, values: Values) -> Values:
@@ -358,14 +350,10 @@ class Packing:
         return out
 
     def _unfit(self, value: Any) -> InvalidArgument:
-        if not self.packed:
-            return InvalidArgument(
-                f"{value} does not fit into {self.seen}; give values that fit, or create the array"
-                " with a wider type"
-            )
+        with_factors = f" with scale_factor {self.scale} and add_offset {self.offset}"
         return InvalidArgument(
-            f"{value} does not fit into {self.seen} with scale_factor {self.scale} and"
-            f" add_offset {self.offset}; choose others or a wider type"
+            f"{value} does not fit into {self.seen}{with_factors if self.packed else ''}; give"
+            " values that fit, or create the array with a wider type"
         )
 
     def _integers(self, values: Values, absent: npt.NDArray[np.bool_]) -> Values:
@@ -386,13 +374,6 @@ class Packing:
         if outside.any():
             raise self._unfit(values[outside].flat[0])
         return np.asarray(present.astype(self.seen))
-
-    def _fill(self) -> Any:
-        if not self.missing:
-            raise InvalidArgument(
-                f"values are missing, but {self.stored} cannot express that without a _FillValue"
-            )
-        return self.missing[0]
 
 
 def _several(value: Any) -> list[Any]:

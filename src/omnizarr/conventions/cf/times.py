@@ -62,15 +62,9 @@ def bounds_of(attributes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Times:
-    """A unit, a reference date and a calendar.
+    """A unit, a reference date and a calendar."""
 
-    Attributes:
-        units: The unit and the reference date, such as ``"days since 2026-01-01"``.
-        calendar: The calendar, such as ``"standard"`` or ``"noleap"``.
-        objects: True to use cftime even if NumPy could represent the dates.
-    """
-
-    units: str
+    units: str  # the unit and the reference date, such as "days since 2026-01-01"
     calendar: str = "standard"
     objects: bool = False  # if True, use cftime even if NumPy could represent the dates
 
@@ -147,7 +141,7 @@ class Times:
         unit, start = self._split()[0], self._reference() // length
         counts = ticks.view("i8")[~absent]
         ends = (int(counts.min()), int(counts.max())) if counts.size else ()
-        if any(abs(end - start) >= 2**63 for end in ends) or abs(start) >= 2**63:
+        if any(abs(far) >= 2**63 for far in (start, *(end - start for end in ends))):
             raise InvalidArgument(
                 f"{times[~absent].flat[0]} in {name} is too far from the date in {self.units!r};"
                 " choose a later date or a coarser unit"
@@ -262,8 +256,7 @@ class Times:
                     " or datetime64: np.asarray(times, 'datetime64[us]')"
                 )
         for other in {t.calendar for t in present} - {self.calendar}:
-            same = {other, self.calendar}
-            if not any(same <= set(each) for each in (MIXED, *_SAME)):
+            if not any({other, self.calendar} <= {*each} for each in _SAME):
                 raise InvalidArgument(f"times of the calendar {other!r} are not {self.calendar!r}")
         out = np.zeros(times.shape, "f8")
         if present.size:
@@ -277,7 +270,7 @@ class Times:
         return out, absent
 
 
-_SAME = (("noleap", "365_day"), ("all_leap", "366_day"))
+_SAME = (MIXED, ("noleap", "365_day"), ("all_leap", "366_day"))
 
 
 def _cftime(calendar: str) -> Any:

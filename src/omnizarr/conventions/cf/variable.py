@@ -19,7 +19,7 @@ import numpy.typing as npt
 from omnizarr import Array, Group, View
 from omnizarr.conventions.cf.packing import FILL, Packing, as_numbers, encode_fill
 from omnizarr.conventions.cf.times import TICKS, UNITS, Times, is_time
-from omnizarr.errors import InvalidArgument, InvalidMetadata, SelectionError
+from omnizarr.errors import InvalidArgument, InvalidMetadata, SelectionError, error_context
 from omnizarr.extension import (
     ARRAY_DIMENSIONS,
     Shaped,
@@ -95,19 +95,7 @@ def charset(attributes: Any, dtype: np.dtype[Any]) -> str | None:
     try:
         return codecs.lookup(str(name)).name
     except LookupError:
-        raise InvalidMetadata(
-            f"{ENCODING}: {name!r} is not an encoding that Python knows, such as 'utf-8'"
-        ) from None
-
-
-def read_text(values: Values, encoding: str) -> Values:
-    """Decode bytes as text."""
-    try:
-        return np.asarray(np.char.decode(values, encoding))
-    except UnicodeDecodeError as e:
-        raise InvalidMetadata(
-            f"cannot decode the bytes {e.object!r} with {ENCODING} {encoding!r}; .array reads bytes"
-        ) from e
+        raise InvalidMetadata(f"{ENCODING}: {name!r} is not an encoding") from None
 
 
 def write_text(values: Values, encoding: str | None, dtype: np.dtype[Any]) -> Values:
@@ -128,29 +116,19 @@ def write_text(values: Values, encoding: str | None, dtype: np.dtype[Any]) -> Va
     longest = int(np.char.str_len(texts).max(initial=0))
     if longest > dtype.itemsize:
         raise InvalidArgument(f"a string has {longest} bytes, but at most {dtype.itemsize} fit")
-    out: Values = texts.astype(dtype)
-    return out
+    return np.asarray(texts.astype(dtype))
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """The conversion between stored and decoded values.
-
-    Attributes:
-        packing: Scale, offset and missing values.
-        times: The unit and calendar of times.
-        duration: A unit, for numbers that xarray wrote from timedelta64.
-        tick: NumPy's unit of decoded durations.
-        boolean: True for integers that xarray wrote from booleans.
-        encoding: The character encoding of bytes that are text.
-    """
+    """The conversion between stored and decoded values."""
 
     packing: Packing
     times: Times | None = None
-    duration: str | None = None
-    tick: str = "ns"
-    boolean: bool = False
-    encoding: str | None = None
+    duration: str | None = None  # the unit of numbers that xarray wrote from timedelta64
+    tick: str = "ns"  # NumPy's unit of decoded durations
+    boolean: bool = False  # True for integers that xarray wrote from booleans
+    encoding: str | None = None  # of bytes that are text
 
     @classmethod
     def of(
@@ -194,20 +172,17 @@ class Decoding:
         if self.boolean:
             return values.astype(bool)
         if self.encoding is not None:
-            return read_text(values, self.encoding).astype(self.dtype)
+            try:
+                return np.asarray(np.char.decode(values, self.encoding)).astype(self.dtype)
+            except UnicodeDecodeError as e:
+                wrong = f"cannot decode the bytes {e.object!r} with {ENCODING} {self.encoding!r}"
+                raise InvalidMetadata(f"{wrong}; .array reads bytes") from e
         if self.times is None and self.duration is None:
             return self.packing.decode(values)
         absent, numbers = self.packing.is_missing(values), self._unpacked(values)
         if self.times is not None:
             return self.times.decode(numbers, absent)
-        return self._durations(np.where(absent, 0, numbers), absent)
-
-    def _unpacked(self, stored: Values) -> Values:
-        """Return stored numbers in the units of times, unpacked or with their intended sign."""
-        packing = self.packing
-        return packing.decode(stored) if packing.packed else packing.as_seen(stored)
-
-    def _durations(self, numbers: Values, absent: npt.NDArray[np.bool_]) -> Values:
+        numbers = np.where(absent, 0, numbers)
         length = UNITS[self.duration or ""] // TICKS[self.tick]
         for end in (numbers.min().item(), numbers.max().item()) if numbers.size else ():
             if not abs(end) * length < 2**63:
@@ -218,6 +193,11 @@ class Decoding:
         exact = numbers.dtype.kind != "f"
         ticks = numbers.astype("i8") * length if exact else np.rint(numbers.astype("f8") * length)
         return np.where(absent, np.array("NaT", self.dtype), ticks.astype(self.dtype))
+
+    def _unpacked(self, stored: Values) -> Values:
+        """Return stored numbers in the units of times, unpacked or with their intended sign."""
+        packing = self.packing
+        return packing.decode(stored) if packing.packed else packing.as_seen(stored)
 
     def encode(self, values: Any) -> Values:
         """Return the values to store."""
@@ -236,7 +216,15 @@ class Decoding:
         """Return times or durations in the units, integers if all are whole, and a mask."""
         if self.times is not None:
             return self.times.encode(values)
-        return _elapsed(values, UNITS[self.duration or ""])
+        if values.dtype.kind != "m":
+            raise InvalidArgument(f"expected durations (timedelta64), got {values.dtype}")
+        unit, absent = UNITS[self.duration or ""], np.isnat(values)
+        own = TICKS.get(np.datetime_data(values.dtype)[0], 1)
+        name = next(name for name, length in TICKS.items() if length == min(own, unit))
+        count = unit // TICKS[name]
+        ticks = as_type(values, np.dtype(f"m8[{name}]")).view("i8")
+        whole, rest = np.divmod(np.where(absent, 0, ticks), count)
+        return (whole + rest / count if rest.any() else whole), absent
 
     def check_kept(self, values: Values, stored: Values) -> None:
         """Raise if stored numbers stand for other times or durations than the assigned ones.
@@ -287,18 +275,6 @@ def _numbers(values: Values) -> Values:
         return values
 
 
-def _elapsed(values: Values, unit: int) -> tuple[Values, npt.NDArray[np.bool_]]:
-    if values.dtype.kind != "m":
-        raise InvalidArgument(f"expected durations (timedelta64), got {values.dtype}")
-    absent = np.isnat(values)
-    own = TICKS.get(np.datetime_data(values.dtype)[0], 1)
-    name = next(name for name, length in TICKS.items() if length == min(own, unit))
-    count = unit // TICKS[name]
-    ticks = as_type(values, np.dtype(f"m8[{name}]")).view("i8")
-    whole, rest = np.divmod(np.where(absent, 0, ticks), count)
-    return (whole + rest / count if rest.any() else whole), absent
-
-
 class Variable(Shaped):
     """A lazy view of an array: indexing reads decoded values, assignment stores encoded ones.
 
@@ -340,11 +316,12 @@ class Variable(Shaped):
     @property
     def view(self) -> LazySelections:
         """Lazy selections: ``variable.view[...]``."""
-        return LazySelections(self._part)
 
-    def _part(self, selection: Any) -> Variable:
-        source, names = self._source.view[selection], _kept(self.dimensions, selection)
-        return Variable(self.array, source, names, self.decoding)
+        def part(selection: Any) -> Variable:
+            names = _kept(self.dimensions, selection)
+            return Variable(self.array, self._source.view[selection], names, self.decoding)
+
+        return LazySelections(part)
 
     def read(self) -> Any:
         """Return all decoded values.
@@ -367,12 +344,10 @@ class Variable(Shaped):
     def _values(self) -> npt.NDArray[Any]:
         return np.asarray(self[...])
 
-    def _axes(self) -> str:
-        axes = zip(self.dimensions or (None,) * self.ndim, self.shape, strict=True)
-        return ", ".join(f"{n or '-'}: {k}" for n, k in axes)
-
     def __repr__(self) -> str:
-        return f"<Variable {self.array.name}  ({self._axes()}) {self.dtype}>"
+        axes = zip(self.dimensions or (None,) * self.ndim, self.shape, strict=True)
+        shown = ", ".join(f"{n or '-'}: {k}" for n, k in axes)
+        return f"<Variable {self.array.name}  ({shown}) {self.dtype}>"
 
 
 def _kept(names: tuple[str | None, ...] | None, selection: Any) -> tuple[str | None, ...] | None:
@@ -428,10 +403,8 @@ def decode(
     fill = array.fill_value if fill_value_is_missing else None
     fill = fill.item() if isinstance(fill, np.generic) else fill
     source, dimensions = _source(array)
-    try:
+    with error_context(f"{array.name} in {array.store!r}", catch=(InvalidMetadata,)):
         decoding = Decoding.of(source.dtype, attributes, fill, times, valid_only)
-    except InvalidMetadata as e:
-        raise InvalidMetadata(f"{array.name} in {array.store!r}: {e}") from e
     return Variable(array, source, dimensions, decoding)
 
 

@@ -94,13 +94,10 @@ class CRS:
 
     @classmethod
     def of(cls, given: Any) -> CRS:
-        """Create one from a code, URL, well-known text, PROJJSON, EPSG number, or pyproj CRS.
+        """Return the system that a definition states.
 
         Args:
             given: A code, URL, well-known text, PROJJSON, EPSG number, or pyproj CRS.
-
-        Returns:
-            The system.
 
         Raises:
             InvalidArgument: If it is none of these.
@@ -190,8 +187,7 @@ class CRS:
         try:
             import pyproj  # noqa: PLC0415 - an optional package
         except ImportError as e:
-            message = "an object of pyproj needs pyproj; pip install 'omnizarr[geo]'"
-            raise MissingModule(f"a coordinate reference system as {message}") from e
+            raise MissingModule("to_pyproj needs pyproj; pip install 'omnizarr[geo]'") from e
         definition = self.definition
         try:
             if definition is self.parameters and definition is not None:
@@ -248,8 +244,7 @@ def full_circle(crs: CRS | None) -> float | None:
 
 def from_grid_mapping(attributes: Mapping[str, Any]) -> CRS | None:
     """Return the system of a CF grid mapping variable, or None."""
-    for name in ("crs_wkt", "spatial_ref"):
-        text = attributes.get(name)
+    for text in (attributes.get("crs_wkt"), attributes.get("spatial_ref")):
         if isinstance(text, str) and text.strip():
             return CRS(wkt=text)
     if isinstance(attributes.get("grid_mapping_name"), str):
@@ -280,11 +275,9 @@ def from_proj(attributes: Mapping[str, Any]) -> CRS | None:
 
 def to_gdal(crs: CRS) -> dict[str, Any]:
     """Return the value of `_CRS`; its well-known text is WKT:2019."""
-    found: dict[str, Any] = {}
-    authority, _, number = (crs.code or "").partition(":")
-    if crs.url is not None:
-        found["url"] = crs.url
-    elif crs.stated_code is not None:
+    found: dict[str, Any] = {} if crs.url is None else {"url": crs.url}
+    if crs.url is None and crs.stated_code is not None:
+        authority, _, number = crs.stated_code.upper().partition(":")
         found["url"] = f"http://www.opengis.net/def/crs/{authority}/0/{number}"
     if crs.wkt is not None or not (found or crs.projjson):
         found["wkt"] = crs.to_wkt2()
@@ -350,11 +343,9 @@ def read_crs(array: Array) -> CRS | None:
     """
     found = [(way, crs) for way, crs in _systems(array) if crs is not None]
     for way, crs in found[1:]:
-        if found[0][1].same(crs) is False:
-            _warn(
-                array,
-                f"{found[0][0]} says {found[0][1]}, but {way} says {crs}; the first is used",
-            )
+        first, chosen = found[0]
+        if chosen.same(crs) is False:
+            _warn(array, f"{first} says {chosen}, but {way} says {crs}; the first is used")
     return found[0][1] if found else None
 
 
@@ -379,10 +370,8 @@ def _warn(array: Array, message: str) -> None:
 def grid_mapping(array: Array) -> Array | None:
     """Return the grid mapping variable of an array: in its group, or in a parent group."""
     reference = array.attrs.get("grid_mapping")
-    if not isinstance(reference, str) or not reference.split():
-        return None
-    name = reference.split()[0].rstrip(":")  # "crs: x y" names the coordinates it is for
-    return sibling(array, name)
+    names = reference.split() if isinstance(reference, str) else ()
+    return sibling(array, names[0].rstrip(":")) if names else None  # "crs: x y": also coordinates
 
 
 def sibling(array: Array, name: str) -> Array | None:
@@ -449,10 +438,8 @@ def write_crs(array: Array, crs: Any, *, way: Way = "cf", name: str = GRID_MAPPI
     if way in ("cf", "both"):
         new["grid_mapping"] = _write_mapping(array, given, name)
 
-    old = ("_CRS", "grid_mapping", "proj:code", "proj:wkt2", "proj:projjson")
-
     def change(attributes: dict[str, Any]) -> None:
-        for name in old:
+        for name in ("_CRS", "grid_mapping", "proj:code", "proj:wkt2", "proj:projjson"):
             attributes.pop(name, None)
         attributes.update(new)
 
@@ -494,15 +481,12 @@ def _write_mapping(array: Array, crs: CRS, name: str) -> str:
 
 
 _USER_DEFINED = 32767  # a reference system that is described by parameters, not by a code
-
-
 GEOTIFF_KEYS = {"GTModelTypeGeoKey", "GeographicTypeGeoKey"}  # a system has one of them
 
 
 def epsg_number(value: Any) -> int | None:
     """Return the EPSG code in a GeoTIFF key; None if it has none."""
-    known = isinstance(value, int) and 1024 <= value < _USER_DEFINED
-    return int(value) if known else None
+    return int(value) if isinstance(value, int) and 1024 <= value < _USER_DEFINED else None
 
 
 def geotiff_crs(tags: dict[str, Any], path: str) -> CRS | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -126,8 +126,8 @@ class Level:
                 " level.transform"
             )
         left, bottom, right, top = check_bounds(bounds, SelectionError)
-        corners = [self.transform.column_row(x, y) for x, y in ((left, bottom), (right, top))]
-        (columns, rows) = (sorted(axis) for axis in zip(*corners, strict=True))
+        corners = self.transform.column_row(left, bottom), self.transform.column_row(right, top)
+        columns, rows = (sorted(axis) for axis in zip(*corners, strict=True))
         found = [slice(None)] * self.array.ndim
         for axis, (low, high) in ((self.columns, columns), (self.rows, rows)):
             start = max(0, math.floor(low + _TOLERANCE))
@@ -153,10 +153,8 @@ class Map:
     @property
     def resolutions(self) -> tuple[float | None, ...]:
         """The longer side of a pixel of each level, in the units of the coordinates."""
-        return tuple(None if t is None else max(t.resolution) for t in self._transforms())
-
-    def _transforms(self) -> list[Affine | None]:
-        return [level.transform for level in self.levels]
+        transforms = [level.transform for level in self.levels]
+        return tuple(None if t is None else max(t.resolution) for t in transforms)
 
     def level(self, resolution: float) -> Level:
         """Return the coarsest level whose pixels are at most this long, or else the finest.
@@ -207,9 +205,8 @@ class Map:
         level = self.levels[0] if resolution is None else self.level(resolution)
         if bounds is None:
             return as_plain(level.array[...])
-        parts = [
-            as_plain(level.array[level.select(part)]) for part in self._parts(level, tuple(bounds))
-        ]
+        boxes = self._parts(level, tuple(bounds))
+        parts = [as_plain(level.array[level.select(box)]) for box in boxes]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, level.columns)
 
     def _parts(self, level: Level, box: tuple[float, ...]) -> list[tuple[float, ...]]:
@@ -218,21 +215,17 @@ class Map:
         if len(box) != 4 or extent is None or transform is None:
             return [box]
         left, bottom, right, top = box
-        if extent[0] <= left <= right <= extent[2]:
-            return [box]
-        circle = full_circle(self.crs)
+        inside = extent[0] <= left <= right <= extent[2]
+        circle = None if inside else full_circle(self.crs)
         if circle is None or not all(map(math.isfinite, box)):
             return [box]
         right += circle if right < left else 0
         little = abs(transform.a) * _TOLERANCE
         if not 0 <= right - left <= circle + little:
             return [box]
-        first, last = (
-            math.floor((extent[2] - left) / circle),
-            math.ceil((extent[0] - right) / circle),
-        )
+        last = math.ceil((extent[0] - right) / circle)
         parts: list[tuple[float, ...]] = []
-        for rounds in range(first, last - 1, -1):
+        for rounds in range(math.floor((extent[2] - left) / circle), last - 1, -1):
             low = max(extent[0], left + rounds * circle)
             high = min(extent[2], right + rounds * circle)
             if high - low > 2 * little:
@@ -283,12 +276,10 @@ def open(
         (0.0, 0.0, 8.0, 4.0)
     """
     node = open_zarr(store, mode, path=path, storage_options=storage_options)
-    if isinstance(node, Array):
-        return Map((_level(node),), read_crs(node))
-    multiscales = node.attrs.get("multiscales")
-    if multiscales is None:
-        array = _variable(node, variable)
-        return Map((_level(array),), read_crs(array))
+    multiscales = None if isinstance(node, Array) else node.attrs.get("multiscales")
+    if isinstance(node, Array) or multiscales is None:
+        array = node if isinstance(node, Array) else _variable(node, variable)
+        return Map((Level(array, read_transform(array), *spatial_axes(array)),), read_crs(array))
     entries = _entries(node, _chosen(node, multiscales, multiscale))
     levels = _levels([(_array(node, path, variable), extra) for path, extra in entries], node)
     return Map(levels, read_crs(levels[0].array) or from_proj(node.attrs) or _tile_crs(multiscales))
@@ -314,27 +305,24 @@ def _chosen(group: Group, multiscales: Any, wanted: int | str | None) -> Any:
 
 def _entries(group: Group, multiscales: Any) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the paths of all levels, each with its other metadata."""
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ("path",)
     listed: Any = None
     if isinstance(multiscales, list) and multiscales and isinstance(multiscales[0], Mapping):
-        listed, keys = multiscales[0].get("datasets"), ("path",)
+        listed = multiscales[0].get("datasets")
     elif isinstance(multiscales, Mapping) and SET in multiscales and "layout" not in multiscales:
         return _tile_levels(group, multiscales[SET])
     elif isinstance(multiscales, Mapping):
         listed, keys = multiscales.get("layout"), _ASSET
-    good = isinstance(listed, list) and listed and all(
-        isinstance(e, Mapping) and isinstance(_first(e, keys), str) for e in listed
-    )  # fmt: skip
-    if not good:
+    listed = listed if isinstance(listed, list) else []
+    entries = [e if isinstance(e, Mapping) else {} for e in listed]
+    found: list[tuple[Any, Mapping[str, Any]]]
+    found = [(next((e[key] for key in keys if key in e), None), e) for e in entries]
+    if not found or not all(isinstance(p, str) for p, _ in found):
         raise InvalidMetadata(
             f"{group.name} in {group.store!r}: multiscales: expected [{{'datasets': [{{'path':"
             " …}]}] or {'layout': [{'asset': …}]}, got something else"
         )
-    return [(_first(entry, keys), entry) for entry in listed]
-
-
-def _first(entry: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    return next((entry[key] for key in keys if key in entry), None)
+    return found
 
 
 def _array(group: Group, path: str, variable: str | None) -> Array:
@@ -360,11 +348,6 @@ def _variable(group: Group, name: str | None) -> Array:
     return arrays[0]
 
 
-def _level(array: Array, transform: Affine | None = None, of: Any = None) -> Level:
-    rows, columns = spatial_axes(array, of)
-    return Level(array, transform or read_transform(array), rows, columns)
-
-
 def _levels(found: list[tuple[Array, Mapping[str, Any]]], group: Group) -> tuple[Level, ...]:
     """Return levels, the finest first; one without a transform is placed relative to the finest."""
     wide = sorted(found, key=lambda item: -math.prod(item[0].shape))
@@ -372,21 +355,18 @@ def _levels(found: list[tuple[Array, Mapping[str, Any]]], group: Group) -> tuple
     levels: list[Level] = []
     for array, extra in wide:
         own = from_attributes(extra) or _own_transform(array, group)
+        level = Level(array, own, *spatial_axes(array, group.attrs))
         if own is None and levels:
-            level = _level(array, Affine(1, 0, 0, 0, 1, 0), group.attrs)
             fine = levels[0].transform
             with error_context(f"{group.name} in {group.store!r}: multiscales"):
                 pixels = _in_pixels(extra, named, level) if _RELATIVE in extra else None
                 base = None if pixels is None else _in_pixels(wide[0][1], named, level)
             if fine is None or pixels is None or base is None:
-                transform = _from_finest(levels[0], level)
+                own = _from_finest(levels[0], level)
             else:
                 corner = base.column_row(pixels.c, pixels.f)
-                scale = pixels.a / base.a, pixels.e / base.e
-                transform = fine.shifted(*corner).scaled(*scale)
-            levels.append(Level(array, transform, level.rows, level.columns))
-        else:
-            levels.append(_level(array, own, group.attrs))
+                own = fine.shifted(*corner).scaled(pixels.a / base.a, pixels.e / base.e)
+        levels.append(replace(level, transform=own if own or levels else read_transform(array)))
     return tuple(levels)
 
 
@@ -404,9 +384,8 @@ def _in_pixels(
         if given is None and source is not None:
             return None
         if given is not None:
-            (sy, sx), (ty, tx) = _by_axis(given, "scale", 1, level), _by_axis(
-                given, "translation", 0, level
-            )  # fmt: skip
+            sy, sx = _by_axis(given, "scale", 1, level)
+            ty, tx = _by_axis(given, "translation", 0, level)
             total = Affine(total.a * sx, 0, total.c * sx + tx, 0, total.e * sy, total.f * sy + ty)
         if source is None:
             return total

@@ -59,13 +59,10 @@ class Affine:
 
     @classmethod
     def of(cls, given: Any) -> Affine:
-        """Create one from six numbers in the order of `spatial:transform`, or from an Affine.
+        """Return the transform with six numbers in the order of `spatial:transform`.
 
         Args:
             given: Six numbers ``[a, b, c, d, e, f]``, or an Affine of this or another package.
-
-        Returns:
-            The transform.
 
         Raises:
             InvalidMetadata: If there are not six numbers.
@@ -84,13 +81,10 @@ class Affine:
 
     @classmethod
     def from_gdal(cls, given: Any) -> Affine:
-        """Create one from numbers, or text, in GDAL's order: ``[c, a, b, f, d, e]``.
+        """Return the transform with six numbers in GDAL's order: ``[c, a, b, f, d, e]``.
 
         Args:
             given: The numbers, or text of them.
-
-        Returns:
-            The transform.
 
         Raises:
             InvalidMetadata: If there are not six numbers.
@@ -107,14 +101,11 @@ class Affine:
 
     @classmethod
     def from_bounds(cls, bounds: Sequence[float], shape: Sequence[int]) -> Affine:
-        """Create the north-up transform of an array of shape (rows, columns) with bounds.
+        """Return the north-up transform of an array of shape (rows, columns) with bounds.
 
         Args:
             bounds: The box ``(xmin, ymin, xmax, ymax)``.
             shape: The numbers of rows and columns.
-
-        Returns:
-            The transform.
 
         Raises:
             InvalidArgument: If a minimum is not less than its maximum.
@@ -160,10 +151,8 @@ class Affine:
             >>> oz.geo.Affine(1, 0, -180, 0, -1, 90).xy(10, 20)
             (-170, 70)
         """
-        return (
-            self.a * column + self.b * row + self.c,
-            self.d * column + self.e * row + self.f,
-        )
+        x = self.a * column + self.b * row + self.c
+        return x, self.d * column + self.e * row + self.f
 
     def column_row(self, x: Any, y: Any) -> tuple[Any, Any]:
         """Return the column and row of coordinates, with fractions.
@@ -236,9 +225,8 @@ def check_bounds(bounds: Sequence[float], error: type[OmnizarrError]) -> Bounds:
         raise error(f"the bounds {given} have ymin > ymax; their order is xmin, ymin, xmax, ymax")
     if left > right:
         raise error(
-            f"the bounds {given} have xmin > xmax; their order is xmin, ymin, xmax, ymax, and a box"
-            " across the antimeridian has an xmax that is a full circle larger, such as 190 for"
-            " -170"
+            f"the bounds {given} have xmin > xmax; their order is xmin, ymin, xmax, ymax; across"
+            " the antimeridian, xmax is a full circle larger, such as 190 for -170"
         )
     return left, bottom, right, top
 
@@ -294,11 +282,9 @@ def from_attributes(attributes: Mapping[str, Any]) -> Affine | None:
     if attributes.get("spatial:transform_type", "affine") != "affine":
         return None
     numbers = attributes.get("spatial:transform", attributes.get("proj:transform"))
-    if numbers is None:
-        return None
-    found = Affine.of(numbers)
-    node = attributes.get("spatial:registration") == "node"
-    return found.shifted(-0.5, -0.5) if node else found
+    found = None if numbers is None else Affine.of(numbers)
+    at_centres = found is not None and attributes.get("spatial:registration") == "node"
+    return found.shifted(-0.5, -0.5) if found is not None and at_centres else found
 
 
 def from_coordinates(array: Array) -> Affine | None:
@@ -306,10 +292,10 @@ def from_coordinates(array: Array) -> Affine | None:
     if array.ndim < 2 or array.dimension_names is None:
         return None
     row, column = spatial_axes(array)
-    steps = [_steps(array, axis) for axis in (column, row)]
-    if steps[0] is None or steps[1] is None:
+    along_x, along_y = _steps(array, column), _steps(array, row)
+    if along_x is None or along_y is None:
         return None
-    (x, dx), (y, dy) = steps[0], steps[1]
+    (x, dx), (y, dy) = along_x, along_y
     return Affine(dx, 0.0, x - dx / 2, 0.0, dy, y - dy / 2)
 
 
@@ -328,9 +314,6 @@ def _steps(array: Array, axis: int) -> tuple[float, float] | None:
     return (float(values[0]), float(step)) if even and step else None
 
 
-POINT = 2  # the transform of a GeoTIFF is for centres of pixels
-
-
 def geotiff_transform(tags: dict[str, Any]) -> Affine | None:
     """Return the transform of a GeoTIFF, from the corner of the first pixel; None without one."""
     matrix = np.ravel(tags.get("ModelTransformation", ()))
@@ -344,5 +327,5 @@ def geotiff_transform(tags: dict[str, Any]) -> Affine | None:
         where = Affine(width, 0.0, x - column * width, 0.0, -height, y + row * height)
     else:
         return None
-    is_point = tags.get("GTRasterTypeGeoKey") == POINT
-    return where.shifted(-0.5, -0.5) if is_point else where
+    at_centres = tags.get("GTRasterTypeGeoKey") == 2
+    return where.shifted(-0.5, -0.5) if at_centres else where

@@ -137,8 +137,8 @@ def write(
     if system is not None:  # raise before anything is written
         if way in ("cf", "both") and system.parameters is None:
             system = replace(system, wkt=system.to_wkt2())
-        for ways, convert in ((("gdal", "both"), to_gdal), (("proj",), to_proj)):
-            _ = convert(system) if way in ways else None
+        _ = to_gdal(system) if way in ("gdal", "both") else None
+        _ = to_proj(system) if way == "proj" else None
     steps = _steps(source.shape, levels, factor)
     names = list(given or _names(source))
     if len(names) != len(source.shape) or None in names[-2:]:
@@ -164,16 +164,9 @@ def write(
         ]
         for array, where in zip(arrays, transforms, strict=True):
             if where is not None:
-                array.attrs.update(
-                    {
-                        "zarr_conventions": registered(
-                            array.attrs.get("zarr_conventions"), SPATIAL
-                        ),
-                        "spatial:dimensions": names[-2:],
-                        "spatial:shape": list(array.shape[-2:]),
-                        "spatial:transform": list(where.coefficients),
-                    }
-                )
+                conventions = registered(array.attrs.get("zarr_conventions"), SPATIAL)
+                place = {"spatial:dimensions": names[-2:], **_place(array, where)}
+                array.attrs.update({"zarr_conventions": conventions, **place})
                 if variable is not None:
                     _write_coordinates(group, array, where, names[-2:])
             if system is not None and (convention == "multiscales" or way != "proj"):
@@ -309,11 +302,9 @@ def _write_coordinates(
     """Store the centres of rows and columns in the group of a level's array."""
     level = array.path.removeprefix(group.path).strip("/").rpartition("/")[0]
     rows, columns = array.shape[-2:]
-    centres = (
-        where.f + where.e * (np.arange(rows) + 0.5),
-        where.c + where.a * (np.arange(columns) + 0.5),
-    )
-    for name, values in zip(names, centres, strict=True):
+    _, y = where.xy(0.5, np.arange(rows) + 0.5)
+    x, _ = where.xy(np.arange(columns) + 0.5, 0.5)
+    for name, values in zip(names, (y, x), strict=True):
         group.create_array(
             f"{level}/{name}",
             data=values,
@@ -321,6 +312,14 @@ def _write_coordinates(
             compressors=None,
             fill_value=None,  # in version 2, xarray takes any other for missing
         )
+
+
+def _place(array: Array, where: Affine) -> dict[str, Any]:
+    """Return the attributes that say where a level is."""
+    return {
+        "spatial:shape": list(array.shape[-2:]),
+        "spatial:transform": list(where.coefficients),
+    }
 
 
 def _layout(
@@ -337,10 +336,7 @@ def _layout(
         if layout:
             entry["derived_from"] = layout[-1]["asset"]
         entry["transform"] = {"scale": [scale, scale], "translation": [0.0, 0.0]}
-        if where is not None:
-            entry["spatial:shape"] = list(array.shape[-2:])
-            entry["spatial:transform"] = list(where.coefficients)
-        layout.append(entry)
+        layout.append(entry if where is None else entry | _place(array, where))
     resampling = {"mean": "average", "gaussian": "gauss"}.get(method, method)
     found: dict[str, Any] = {"multiscales": {"layout": layout, "resampling_method": resampling}}
     used = [MULTISCALES]

@@ -20,7 +20,6 @@ from omnizarr.conventions.ome.model import (
     Transform,
     WellLayout,
     axis_factor,
-    chained,
     select,
 )
 from omnizarr.conventions.ome.rules import Loaded, load
@@ -39,6 +38,7 @@ class OmeGroup:
     """
 
     _loaded: Loaded
+    _name: str | None = None
 
     @property
     def group(self) -> Group:
@@ -65,17 +65,13 @@ class OmeGroup:
         """All metadata of the group, in the form of the newest version."""
         return self._loaded.metadata
 
-    def _name(self) -> str | None:
-        return None
-
     def _summary(self) -> str:
         """Return what the representation shows besides name, version and store."""
         return ""
 
     def __repr__(self) -> str:
-        kind, name = type(self).__name__, self._name() or self.group.name
-        about = f"OME-Zarr {self.version}  {self._summary()}"
-        return f"<{kind} {name}  {about}  on {self.group.store!r}>"
+        name, about = self._name or self.group.name, f"OME-Zarr {self.version}  {self._summary()}"
+        return f"<{type(self).__name__} {name}  {about}  on {self.group.store!r}>"
 
 
 def member(parent: Loaded, path: str, kind: type[N]) -> N:
@@ -106,6 +102,7 @@ class Image(OmeGroup):
     def __init__(self, loaded: Loaded, multiscale: int | str = 0) -> None:
         self._loaded = loaded
         self.multiscale = _choose(loaded, multiscale)
+        self._name = self.multiscale.name
 
     # Metadata
 
@@ -160,7 +157,14 @@ class Image(OmeGroup):
             sizes = zip(self.shape, self.levels[level].shape, strict=True)
             own = Transform(tuple(n / m if m else 1.0 for n, m in sizes))
         shared = self.multiscale.transform
-        return own if shared is None else chained(own, shared)
+        if shared is None:
+            return own
+        moved = zip(own.offset, shared.scale, shared.offset, strict=True)
+        translated = own.translation is not None or shared.translation is not None
+        return Transform(
+            tuple(a * b for a, b in zip(own.scale, shared.scale, strict=True)),
+            tuple(t * s + o for t, s, o in moved) if translated else None,
+        )
 
     @property
     def scale(self) -> tuple[float, ...]:
@@ -297,25 +301,16 @@ class Image(OmeGroup):
         """
         return registry.lookup("integration", "preview")(self, at=at, pixels=pixels)
 
-    def _sizes(self) -> str:
-        parts = (f"{a.name}: {n}" for a, n in zip(self.axes, self.shape, strict=True))
-        return ", ".join(parts)
-
     def _pixel(self, level: int) -> str:
         parts = zip(self.axes, self.transform(level).scale, strict=True)
-        return ", ".join(
-            f"{a.name} {s:g}{' ' + a.unit if a.unit else ''}"
-            for a, s in parts
-            if a.type != "channel"
-        )
-
-    def _name(self) -> str | None:
-        return self.name
+        shown = ((f"{a.name} {s:g}", a.unit) for a, s in parts if a.type != "channel")
+        return ", ".join(f"{text} {unit}" if unit else text for text, unit in shown)
 
     def _summary(self) -> str:
         count = len(self.multiscale.datasets)
+        sizes = ", ".join(f"{a.name}: {n}" for a, n in zip(self.axes, self.shape, strict=True))
         parts = [
-            f"({self._sizes()}) {self.dtype}",
+            f"({sizes}) {self.dtype}",
             f"pixel ({self._pixel(0)})",
             f"{count} level{'s' if count > 1 else ''}",
         ]
@@ -381,7 +376,7 @@ class Labels(ByName[Image]):
         if self._loaded is None or name not in self._names:
             names = ", ".join(self._names) or "none"
             raise NodeNotFound(f"unknown labels {name!r}; labels: {names}")
-        return image_at(self._loaded, name)
+        return Image(_load_member(self._loaded, name))
 
     def __repr__(self) -> str:
         return f"<Labels {', '.join(self._names) or 'none'}>"
@@ -391,27 +386,24 @@ def _choose(loaded: Loaded, which: int | str) -> Multiscale:
     several = loaded.metadata.multiscales
     if not several:
         raise WrongNode(f"{loaded} is not an image: it has no multiscales")
-    if isinstance(which, int):
-        if not -len(several) <= which < len(several):
-            raise SelectionError(f"{loaded} has {len(several)} multiscales, not number {which}")
-        return several[which]
-    for multiscale in several:
-        if multiscale.name == which:
-            return multiscale
-    names = ", ".join(repr(m.name) for m in several)
-    raise SelectionError(f"{loaded} has no multiscale {which!r}; multiscales: {names}")
+    names = [m.name for m in several]
+    number = names.index(which) if isinstance(which, str) and which in names else which
+    if not isinstance(number, int) or not -len(several) <= number < len(several):
+        known = ", ".join(map(repr, names))
+        raise SelectionError(f"{loaded} has no multiscale {which!r}; multiscales: {known}")
+    return several[number]
 
 
-def image_at(parent: Loaded, path: str) -> Image:
-    """Return the image at a path below a plate, well or series; it must have the same version."""
+def _load_member(parent: Loaded, path: str) -> Loaded:
+    """Return the group at a path below a plate, well or series; it must have the same version."""
     group = member(parent, path, Group)
     loaded = load(group, parent)
     if loaded is None:
         raise InvalidMetadata(
-            f"{paths.show(group.path)} in {group.store!r} has no OME-Zarr metadata, but the"
-            f" metadata of {parent.group.name} lists it as an image"
+            f"{group.name} in {group.store!r} has no OME-Zarr metadata, but the metadata of"
+            f" {parent.group.name} lists it"
         )
-    return Image(loaded)
+    return loaded
 
 
 class Well(OmeGroup, ByName[Image]):
@@ -430,7 +422,7 @@ class Well(OmeGroup, ByName[Image]):
             field = names[field]
         if field not in names:
             raise NodeNotFound(f"{self._loaded} has no field {field!r}; fields: {', '.join(names)}")
-        return image_at(self._loaded, str(field))
+        return Image(_load_member(self._loaded, str(field)))
 
     def _summary(self) -> str:
         return f"fields {', '.join(self)}"
@@ -444,6 +436,7 @@ class Plate(OmeGroup, ByName[Well]):
             raise WrongNode(f"{loaded} is not a plate")
         self._loaded = loaded
         self.layout: PlateLayout = loaded.metadata.plate
+        self._name = self.layout.name
         self._names = tuple(w.path for w in self.layout.wells)
 
     @property
@@ -460,14 +453,7 @@ class Plate(OmeGroup, ByName[Well]):
         if well not in self._names:
             some = ", ".join(self._names[:10]) + (", …" if len(self) > 10 else "")
             raise NodeNotFound(f"{self._loaded} has no well {well!r}; wells: {some}")
-        group = member(self._loaded, well, Group)
-        loaded = load(group, self._loaded)
-        if loaded is None:
-            raise InvalidMetadata(f"{group.name} in {group.store!r} has no OME-Zarr metadata")
-        return Well(loaded)
-
-    def _name(self) -> str | None:
-        return self.layout.name
+        return Well(_load_member(self._loaded, well))
 
     def _summary(self) -> str:
         sizes = f"{len(self.rows)} rows × {len(self.columns)} columns  {len(self)} wells"
@@ -500,8 +486,8 @@ class Series(OmeGroup, Sequence[Image]):
     def __getitem__(self, index: slice) -> list[Image]: ...
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [image_at(self._loaded, path) for path in self.paths[index]]
-        return image_at(self._loaded, self.paths[index])
+            return [Image(_load_member(self._loaded, path)) for path in self.paths[index]]
+        return Image(_load_member(self._loaded, self.paths[index]))
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -205,13 +205,12 @@ def with_windows(
     if metadata.omero is None:
         return metadata
     axes = metadata.multiscales[0].axes
-    channels = []
-    for number, channel in enumerate(metadata.omero.channels):
+    channels = [*metadata.omero.channels]
+    for number, channel in enumerate(channels):
         if channel.window is None:
             chosen = None if coarsest is None else _middle(axes, coarsest, number)
             values = np.zeros(0) if coarsest is None else as_plain(coarsest[chosen])
-            channel = replace(channel, window=_window(values, dtype))
-        channels.append(channel)
+            channels[number] = replace(channel, window=_window(values, dtype))
     return replace(metadata, omero=replace(metadata.omero, channels=tuple(channels)))
 
 
@@ -277,26 +276,15 @@ def new_metadata(
     if len(labels) != len(steps) + 1:
         raise InvalidArgument(f"{len(labels)} names were given for {len(steps) + 1} levels")
     transforms = level_transforms(Transform(sizes, start), steps, check_method(method))
-    multiscale = Multiscale(
-        axes=used,
-        datasets=tuple(ImageLevel(p, t) for p, t in zip(labels, transforms, strict=True)),
-        name=name,
-        type=method,
-        metadata={"method": "omnizarr.ome.write", "version": VERSION,
-                  "factors": [list(s) for s in steps]},
-    )  # fmt: skip
-    return Metadata((multiscale,), omero=_omero(channels, shape, used)), steps
-
-
-def _omero(
-    channels: Sequence[Any] | None, shape: Sequence[int], axes: Sequence[Axis]
-) -> Omero | None:
-    if channels is None:
-        return None
-    counts = [n for n, a in zip(shape, axes, strict=True) if a.type == "channel"]
-    if counts and counts[0] != len(channels):
+    datasets = tuple(ImageLevel(p, t) for p, t in zip(labels, transforms, strict=True))
+    about = {"method": "omnizarr.ome.write", "version": VERSION, "factors": [*map(list, steps)]}
+    multiscale = Multiscale(used, datasets, name, method, about)
+    counts = [n for n, a in zip(shape, used, strict=True) if a.type == "channel"]
+    if channels is not None and counts and counts[0] != len(channels):
         raise InvalidArgument(f"got {len(channels)} channels, but the data has {counts[0]}")
-    return Omero(tuple(_channel(c, i) for i, c in enumerate(channels)))
+    rendered = tuple(_channel(c, i) for i, c in enumerate(channels or ()))
+    omero = None if channels is None else Omero(rendered)
+    return Metadata((multiscale,), omero=omero), steps
 
 
 def _channel(label: Any, index: int) -> Channel:
@@ -326,13 +314,9 @@ def labels_metadata(
     offset = tuple(whole.offset[i] for i in indices)
     first = Transform(tuple(whole.scale[i] for i in indices), offset if any(offset) else None)
     transforms = level_transforms(first, steps, method)
-    multiscale = Multiscale(
-        axes=tuple(axes[i] for i in indices),
-        datasets=tuple(ImageLevel(str(i), t) for i, t in enumerate(transforms)),
-        name=name,
-        type=method,
-        metadata={"method": "omnizarr.ome.write_labels", "version": VERSION},
-    )
+    datasets = tuple(ImageLevel(str(i), t) for i, t in enumerate(transforms))
+    about = {"method": "omnizarr.ome.write_labels", "version": VERSION}
+    multiscale = Multiscale(tuple(axes[i] for i in indices), datasets, name, method, about)
     return Metadata((multiscale,), image_label=label)
 
 
@@ -401,10 +385,19 @@ def plan_images(
     metadata = _kept_metadata(metadata, image, rendered)
     others = image.group.attrs.asdict()
     images = [plan_levels(location, location.path, source, options, metadata, steps, others)]
-    (multiscale,) = metadata.multiscales
-    for name, labels, own, inside in _kept_labels(image, metadata, steps):
-        shared = _labels_options(options, multiscale.axes, own.multiscales[0].axes)
-        path, others = paths.join(location.path, f"labels/{name}"), labels.group.attrs.asdict()
+    (new,) = metadata.multiscales
+    whole = new.datasets[0].transform or Transform((1.0,) * len(new.axes))
+    names = [axis.name for axis in image.axes]
+    for name, labels in image.labels.items():
+        chosen = [names.index(axis.name) for axis in labels.axes]
+        inside = [tuple(step[i] for i in chosen) for step in steps]
+        label = replace(labels.label or ImageLabel(), source="../../")
+        shown, method = labels.name or name, labels_method(labels)
+        own = labels_metadata(shown, new.axes, chosen, whole, inside, method, label)
+        own = replace(_kept_metadata(own, labels, True), image_label=label)
+        shared = _labels_options(options, new.axes, own.multiscales[0].axes)
+        path = paths.join(location.path, f"labels/{paths.normalize(name)}")
+        others = labels.group.attrs.asdict()
         images.append(plan_levels(location, path, labels.levels[0], shared, own, inside, others))
     return images
 
@@ -538,24 +531,6 @@ def other_members(image: Image) -> list[str]:
     listed = [d.path for each in image.metadata.multiscales for d in each.datasets]
     known = {"labels", *(paths.normalize(path).partition("/")[0] for path in listed)}
     return [name for name in image.group if name not in known]
-
-
-def _kept_labels(
-    image: Image, metadata: Metadata, steps: Sequence[Factors]
-) -> Iterator[tuple[str, Image, Metadata, list[Factors]]]:
-    """Yield the labels of an image with the metadata and steps that a new image gives them."""
-    (new,) = metadata.multiscales
-    names = [axis.name for axis in image.axes]
-    for name, labels in image.labels.items():
-        chosen = [names.index(axis.name) for axis in labels.axes]
-        whole = new.datasets[0].transform or Transform((1.0,) * len(new.axes))
-        own = [tuple(step[i] for i in chosen) for step in steps]
-        label = replace(labels.label or ImageLabel(), source="../../")
-        found = labels_metadata(
-            labels.name or name, new.axes, chosen, whole, own, labels_method(labels), label
-        )
-        found = replace(_kept_metadata(found, labels, True), image_label=label)
-        yield paths.normalize(name), labels, found, own
 
 
 def labels_method(labels: Image) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from omnizarr import Group
 from omnizarr.bulk.adaptation import cannot_convert
 from omnizarr.conventions.ome.image import Image
-from omnizarr.conventions.ome.model import to_json
+from omnizarr.conventions.ome.model import Metadata, to_json
 from omnizarr.conventions.ome.rules import Loaded, check, load
 from omnizarr.conventions.ome.versions import (
     NEWEST,
@@ -90,7 +90,11 @@ def _translate_roots(
     target = version_on(goal.name)
     changed = dict(nodes)
     failures: dict[str, OmnizarrError] = {}
-    for path, inside in _subtrees(nodes, roots):
+    below: dict[str, dict[str, Node]] = {path: {} for path in roots}  # and the root itself
+    for path, node in nodes.items():
+        for root in below.keys() & {*paths.ancestors(path), path}:
+            below[root][path] = node
+    for path, inside in below.items():
         location, version = start.at(path), roots[path]
         if stands_on(version, goal.name):
             continue
@@ -101,9 +105,9 @@ def _translate_roots(
             )
             continue
         try:
-            root = load(Group.at(location, nodes[path]))
-            if root is not None:
-                changed.update(translated(start, inside, root, target, in_place, complete))
+            loaded = load(Group.at(location, nodes[path]))
+            if loaded is not None:
+                changed.update(translated(start, inside, loaded, target, in_place, complete))
         except OmnizarrError as e:
             failures[path] = e
     return changed, failures
@@ -116,38 +120,19 @@ def _with_levels(start: Location, nodes: Mapping[str, Node]) -> dict[str, Node]:
         raw = find_metadata(node.attributes) if isinstance(node, GroupModel) else None
         if raw is None or any(p.level == "error" for p in check(raw, "")):
             continue
-        for multiscale in raw.read().multiscales:
-            for dataset in multiscale.datasets:
-                level = paths.join(path, paths.normalize(dataset.path))
-                with suppress(OmnizarrError):  # it is absent, or cannot be read
-                    there = found.get(level) or start.at(level).find([])
-                    if there is not None:
-                        found[level] = there
+        for level, _ in _levels(path, raw.read()):
+            with suppress(OmnizarrError):  # it is absent, or cannot be read
+                there = found.get(level) or start.at(level).find([])
+                if there is not None:
+                    found[level] = there
     return {path: found[path] for path in sorted(found, key=paths.prefix)}
-
-
-def _subtrees(
-    nodes: Mapping[str, Node], roots: Mapping[str, Version]
-) -> Iterator[tuple[str, dict[str, Node]]]:
-    """Yield each root with all nodes at and below it, which follow each other."""
-    current, inside = None, dict[str, Node]()
-    for path, node in nodes.items():
-        if current is not None and not _is_below(path, current):
-            yield current, inside
-            current, inside = None, {}
-        if path in roots:
-            current = path
-        if current is not None:
-            inside[path] = node
-    if current is not None:
-        yield current, inside
 
 
 def _roots(start: Location, nodes: Mapping[str, Node]) -> Iterator[tuple[str, Version]]:
     """Yield the paths and versions of valid images, plates and series not inside others."""
     last: str | None = None
     for path, node in nodes.items():  # parents come first
-        if not isinstance(node, GroupModel) or (last is not None and _is_below(path, last)):
+        if not isinstance(node, GroupModel) or (last is not None and path.startswith(last)):
             continue
         found = find_metadata(node.attributes)
         if found is None or not any(name in found.members for name in _ROOTS):
@@ -156,7 +141,7 @@ def _roots(start: Location, nodes: Mapping[str, Node]) -> Iterator[tuple[str, Ve
             continue
         version = found.known_version
         if stands_on(version, start.format.name) and _is_image(path, nodes, found, version):
-            last = path
+            last = paths.prefix(path)
             yield path, version
 
 
@@ -167,20 +152,21 @@ def _is_image(path: str, nodes: Mapping[str, Node], found: RawMetadata, version:
     """
     if version.name > "0.2":
         return True
-    for multiscale in found.read().multiscales:
-        names = tuple(a.name for a in multiscale.axes)
-        for dataset in multiscale.datasets:
-            level = nodes.get(paths.join(path, paths.normalize(dataset.path)))
-            own_names = level.dimension_names if isinstance(level, ArrayModel) else None
-            if not isinstance(level, ArrayModel) or len(level.shape) != len(names):
-                return False
-            if own_names is not None and own_names != names:
-                return False
+    for inside, names in _levels(path, found.read()):
+        level = nodes.get(inside)
+        if not isinstance(level, ArrayModel) or len(level.shape) != len(names):
+            return False
+        if level.dimension_names not in (None, names):
+            return False
     return True
 
 
-def _is_below(path: str, other: str) -> bool:
-    return path != other and path.startswith(paths.prefix(other))
+def _levels(path: str, metadata: Metadata) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the path of every level of an image, and the names of its axes."""
+    for multiscale in metadata.multiscales:
+        names = tuple(axis.name for axis in multiscale.axes)
+        for dataset in multiscale.datasets:
+            yield paths.join(path, paths.normalize(dataset.path)), names
 
 
 def translated(
@@ -214,25 +200,22 @@ def translated(
         metadata = replace(loaded.metadata, multiscales=tuple(several))
         attributes = to_attributes(to_json(metadata), goal.name, node.attributes)
         changed[path] = node.with_(attributes=attributes, consolidated=None)
-        for multiscale in metadata.multiscales:
-            names = tuple(a.name for a in multiscale.axes)
-            for dataset in multiscale.datasets:
-                level = paths.join(path, paths.normalize(dataset.path))
-                array = changed.get(level)
-                if not isinstance(array, ArrayModel) and not complete:
-                    continue
-                if not isinstance(array, ArrayModel):
-                    raise NodeNotFound(f"there is no level {paths.show(level)} in {start.store!r}")
-                encoding = array.chunk_key_encoding
-                separator = encoding.configuration.get("separator", ".")
-                if in_place and encoding.name == "v2" and goal.separator not in (None, separator):
-                    raise CannotExpress(
-                        f"cannot convert {start.at(level)} in place: its chunk keys have the"
-                        f" separator {separator!r}, but OME-Zarr {goal.name} requires"
-                        f" {goal.separator!r}; give a destination"
-                    )
-                # 0.4 has the names of axes only in the group.
-                own = {k: v for k, v in array.attributes.items() if k != ARRAY_DIMENSIONS}
-                own_names = names if goal.name == NEWEST else None
-                changed[level] = array.with_(dimension_names=own_names, attributes=own)
+        for level, names in _levels(path, metadata):
+            array = changed.get(level)
+            if not isinstance(array, ArrayModel) and not complete:
+                continue
+            if not isinstance(array, ArrayModel):
+                raise NodeNotFound(f"there is no level {paths.show(level)} in {start.store!r}")
+            encoding = array.chunk_key_encoding
+            separator = encoding.configuration.get("separator", ".")
+            if in_place and encoding.name == "v2" and goal.separator not in (None, separator):
+                raise CannotExpress(
+                    f"cannot convert {start.at(level)} in place: its chunk keys have the separator"
+                    f" {separator!r}, but OME-Zarr {goal.name} requires {goal.separator!r}; give a"
+                    " destination"
+                )
+            # 0.4 has the names of axes only in the group.
+            own = {k: v for k, v in array.attributes.items() if k != ARRAY_DIMENSIONS}
+            own_names = names if goal.name == NEWEST else None
+            changed[level] = array.with_(dimension_names=own_names, attributes=own)
     return changed

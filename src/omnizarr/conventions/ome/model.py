@@ -9,6 +9,7 @@ positions are inside it, its end excluded, so that adjacent intervals have no pi
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,6 @@ from omnizarr.errors import InvalidArgument, SelectionError, known_names
 Json = dict[str, Any]
 Extra = Mapping[str, Any]
 M = TypeVar("M")
-_HEX = set("0123456789abcdefABCDEF")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,6 @@ class Transform:
     def offset(self) -> tuple[float, ...]:
         """The translation; zeros if there is none."""
         return self.translation or (0.0,) * len(self.scale)
-
-
-def chained(first: Transform, then: Transform) -> Transform:
-    """Return the transform that applies two, one after the other."""
-    scale = tuple(a * b for a, b in zip(first.scale, then.scale, strict=True))
-    if first.translation is None and then.translation is None:
-        return Transform(scale)
-    moved = (t * s + o for t, s, o in zip(first.offset, then.scale, then.offset, strict=True))
-    return Transform(scale, tuple(moved))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +126,7 @@ class Channel:
 
 def is_colour(text: str) -> bool:
     """Return True if `text` is six hexadecimal digits."""
-    return len(text) == 6 and set(text) <= _HEX
+    return re.fullmatch("[0-9A-Fa-f]{6}", text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,13 +418,17 @@ def select(
     for name in region:
         if name not in known:
             raise SelectionError(f"unknown axis {name!r}; axes: {', '.join(known)}")
-    return tuple(
-        _along(axis, shape[i], transform.scale[i], transform.offset[i], region[axis.name], unit,
-               channels)
-        if axis.name in region
-        else slice(None)
-        for i, axis in enumerate(axes)
-    )  # fmt: skip
+    found: list[slice | int] = [slice(None)] * len(axes)
+    for i, axis in enumerate(axes):
+        if axis.name not in region:
+            continue
+        wanted = region[axis.name]
+        if axis.type == "channel" and not isinstance(wanted, slice):
+            found[i] = _channel(axis, shape[i], wanted, channels)
+        else:
+            scale, offset = transform.scale[i], transform.offset[i]
+            found[i] = _along(axis, shape[i], scale, offset, wanted, unit)
+    return tuple(found)
 
 
 def _along(
@@ -443,30 +438,27 @@ def _along(
     offset: float,
     wanted: Any,
     unit: str | Mapping[str, str] | None,
-    channels: Sequence[str | None],
 ) -> slice | int:
     if isinstance(wanted, slice):
         if not range(length)[wanted]:
             raise SelectionError(f"no pixel in {wanted!r} of {length} along axis {axis.name!r}")
         return wanted
-    if axis.type == "channel":
-        return _channel(axis, length, wanted, channels)
     factor = axis_factor(axis, unit)
+    reach = f"from {offset:g} to {offset + scale * (length - 1):g} {axis.unit or ''}".strip()
+    extent = f"axis {axis.name!r}, which reaches {reach}"
     if isinstance(wanted, (tuple, list)) and len(wanted) == 2:
         if all(w is None or _is_number(w) for w in wanted):
             ends = [None if w is None else (float(w) * factor - offset) / scale for w in wanted]
             start = 0 if ends[0] is None else _ceil(ends[0], length)
             stop = length if ends[1] is None else _ceil(ends[1], length)
-            if start >= stop:
-                raise SelectionError(
-                    f"no pixel in {wanted!r} of {_extent(axis, length, scale, offset)}"
-                )
-            return slice(start, stop)
+            if start < stop:
+                return slice(start, stop)
+            raise SelectionError(f"no pixel in {wanted!r} of {extent}")
     elif _is_number(wanted):
         position = (float(wanted) * factor - offset) / scale
-        if not (-1 < position < length and 0 <= round(position) < length):
-            raise SelectionError(f"{wanted!r} is outside {_extent(axis, length, scale, offset)}")
-        return round(position)
+        if -1 < position < length and 0 <= round(position) < length:
+            return round(position)
+        raise SelectionError(f"{wanted!r} is outside {extent}")
     raise SelectionError(
         f"axis {axis.name!r}: expected (start, stop), one position, or a slice of pixels,"
         f" got {wanted!r}"
@@ -481,13 +473,6 @@ def _is_number(value: Any) -> bool:
 def _ceil(position: float, length: int) -> int:
     """Return the first pixel from a position on, which may be infinite, or the end."""
     return math.ceil(min(max(position - _TOLERANCE, 0), length))
-
-
-def _extent(axis: Axis, length: int, scale: float, offset: float) -> str:
-    last = offset + scale * (length - 1)
-    return (
-        f"axis {axis.name!r}, which reaches from {offset:g} to {last:g} {axis.unit or ''}".strip()
-    )
 
 
 def _channel(axis: Axis, length: int, wanted: Any, channels: Sequence[str | None]) -> slice | int:
@@ -514,20 +499,22 @@ _PREFIXES = {
     "micro": 1e-6, "nano": 1e-9, "pico": 1e-12, "femto": 1e-15, "atto": 1e-18, "zepto": 1e-21,
     "yocto": 1e-24,
 }  # fmt: skip
-_SPACE = {
-    **{f"{prefix}meter": factor for prefix, factor in _PREFIXES.items()},
-    "angstrom": 1e-10,
-    "inch": 0.0254,
-    "foot": 0.3048,
-    "yard": 0.9144,
-    "mile": 1609.344,
-    "parsec": 3.0856775814913673e16,
-}
-_TIME = {
-    **{f"{prefix}second": factor for prefix, factor in _PREFIXES.items()},
-    "minute": 60.0,
-    "hour": 3600.0,
-    "day": 86400.0,
+_UNITS = {  # in metres and seconds
+    "space": {
+        **{f"{prefix}meter": factor for prefix, factor in _PREFIXES.items()},
+        "angstrom": 1e-10,
+        "inch": 0.0254,
+        "foot": 0.3048,
+        "yard": 0.9144,
+        "mile": 1609.344,
+        "parsec": 3.0856775814913673e16,
+    },
+    "time": {
+        **{f"{prefix}second": factor for prefix, factor in _PREFIXES.items()},
+        "minute": 60.0,
+        "hour": 3600.0,
+        "day": 86400.0,
+    },
 }
 _SHORT = {
     "m": "meter", "cm": "centimeter", "mm": "millimeter", "um": "micrometer", "µm": "micrometer",
@@ -545,12 +532,12 @@ def unit_name(text: str) -> str:
 def unit_kind(unit: str | None) -> str | None:
     """Return ``space``, ``time``, or None if the unit is unknown."""
     name = None if unit is None else unit_name(unit)
-    return "space" if name in _SPACE else "time" if name in _TIME else None
+    return next((kind for kind, factors in _UNITS.items() if name in factors), None)
 
 
 def unknown_unit(name: str) -> InvalidArgument:
     """Return the error for a unit of neither space nor time."""
-    known = known_names(name, (*_SPACE, *_TIME, *_SHORT))
+    known = known_names(name, (*_UNITS["space"], *_UNITS["time"], *_SHORT))
     return InvalidArgument(f"unknown unit {name!r}; {known}")
 
 
@@ -559,10 +546,11 @@ def unit_factor(source: str, target: str) -> float:
     a, b = unit_name(source), unit_name(target)
     if a == b:
         return 1.0
-    for table in (_SPACE, _TIME):
-        if a in table and b in table:
-            return table[a] / table[b]
     for name in (a, b):
-        if name not in _SPACE and name not in _TIME:
+        if unit_kind(name) is None:
             raise unknown_unit(name)
-    raise InvalidArgument(f"cannot convert {source!r} to {target!r}: one is length, one is time")
+    kind = unit_kind(a) or ""
+    if unit_kind(b) != kind:
+        message = f"cannot convert {source!r} to {target!r}: one is length, one is time"
+        raise InvalidArgument(message)
+    return _UNITS[kind][a] / _UNITS[kind][b]

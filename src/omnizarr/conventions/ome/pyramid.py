@@ -27,14 +27,7 @@ from omnizarr.bulk.pyramid import (
     level_tasks,
 )
 from omnizarr.bulk.source_keys import source_state
-from omnizarr.bulk.transfer import (
-    ArraySource,
-    Filled,
-    cut,
-    fill_tasks,
-    items_for,
-    target_array,
-)
+from omnizarr.bulk.transfer import ArraySource, Filled, cut, fill_tasks, items_for, target_array
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values, plain_attributes
 from omnizarr.conventions.ome.image import Image
@@ -127,12 +120,11 @@ def level_phases(
     phases = []
     for number in range(1, max((len(each.steps) for each in several), default=0) + 1):
         total = size = 0
-        for each in several:
-            if number <= len(each.steps):
-                array = planned_array(output.location, *described(each, number))
-                step, packing = each.steps[number - 1], image_packing(array)
-                total += level_task_count(array, step, each.method, memory, packing)
-                size += array.nbytes
+        for each in (each for each in several if number <= len(each.steps)):
+            array = planned_array(output.location, *described(each, number))
+            step, packing = each.steps[number - 1], image_packing(array)
+            total += level_task_count(array, step, each.method, memory, packing)
+            size += array.nbytes
         name = f"level {existing - 1 + number}"
         phases.append(Phase(name, partial(tasks, number), total, size, bytes_written=size))
     return phases
@@ -211,14 +203,13 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         if not isinstance(source, Array):
             raise InvalidArgument(f"the source must be a Zarr array or image, got {source!r}")
         check_whole(source.store, source.path if image is None else image.group.path)
-        if self.destination is None:
-            if image is None:
-                raise InvalidArgument(
-                    f"{source.name} is an array, not an image with levels to add to; give a"
-                    " destination for the image"
-                )
+        if self.destination is not None:
+            return self._plan_new(source, image, there, memory)
+        if image is not None:
             return self._plan_added(image, memory)
-        return self._plan_new(source, image, there, memory)
+        raise InvalidArgument(
+            f"{source.name} is an array, not an image with levels to add to; give a destination"
+        )
 
     def _plan_new(
         self, source: Array, image: Image | None, options: Mapping[str, Any] | None, memory: int
@@ -271,21 +262,13 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         count = sum(cut(planned_array(location, *first), items).count for _, first, items in finest)
         size = sum(array.nbytes for array, _, _ in finest)
         arrays = sum(isinstance(node, ArrayModel) for node in nodes.values())
-        return Plan(
-            operation,
-            digest,
-            [
-                Phase("level 0", copy, count, size, bytes_read=size),
-                *level_phases(images, output, memory),
-            ],
-            Filled(arrays=arrays, groups=len(nodes) - arrays, skipped=skipped),
-            output,
-            [
-                *(line for each in images for line in describe_image(each)),
-                *(f"left out: {name}: {reason}" for name, reason in skipped.items()),
-            ],
-            config.byte_size(self.memory or MEMORY, "memory"),
-        )
+        first = Phase("level 0", copy, count, size, bytes_read=size)
+        decisions = [line for each in images for line in describe_image(each)]
+        decisions += [f"left out: {name}: {reason}" for name, reason in skipped.items()]
+        phases = [first, *level_phases(images, output, memory)]
+        done = Filled(arrays=arrays, groups=len(nodes) - arrays, skipped=skipped)
+        size = config.byte_size(self.memory or MEMORY, "memory")
+        return Plan(operation, digest, phases, done, output, decisions, size)
 
     def _plan_added(self, image: Image, memory: int) -> Plan[Filled]:
         have, group = len(image.levels), image.group
@@ -309,17 +292,15 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
             method, [source_state(group.store, each.image.levels[0].path) for each in several],
         )  # fmt: skip
         output = AddedLevels(image, several, operation, digest, self.overwrite)
-
         phases = level_phases(several, output, memory, have)
         decisions = [
             f"{paths.show(path)}: {model.shape}, {each.method}"
             for each in several
             for path, model in each.models.items()
         ] or [f"the image has {have} levels already, down to {last.shape}"]
-        return Plan(
-            operation, digest, phases, Filled(arrays=len(output.outputs)), output, decisions,
-            config.byte_size(self.memory or MEMORY, "memory"),
-        )  # fmt: skip
+        size = config.byte_size(self.memory or MEMORY, "memory")
+        done = Filled(arrays=len(output.outputs))
+        return Plan(operation, digest, phases, done, output, decisions, size)
 
 
 def _own_transform(image: Image) -> Transform:

@@ -26,7 +26,7 @@ from omnizarr.conventions.ome.versions import (
     stands_on,
     upgrade,
 )
-from omnizarr.errors import InvalidMetadata, Problem, warn
+from omnizarr.errors import InvalidMetadata, Problem, error_context, warn
 from omnizarr.extension import dumps, kind_of, title
 
 Json = dict[str, Any]
@@ -111,9 +111,8 @@ class Inspector:
     def text(self, name: str, item: Json, *, required: bool = False) -> str | None:
         """Return a string member, or None if it is missing or not a string."""
         value = item.get(name)
-        good = self._has(name, item, required) and self.expect(
-            isinstance(value, str), name, "a string", value
-        )
+        present = self._has(name, item, required)
+        good = present and self.expect(isinstance(value, str), name, "a string", value)
         return value if good else None
 
     def integer(
@@ -148,22 +147,16 @@ def check(raw: RawMetadata, key: str) -> list[Problem]:
     if not any(name in members for name in MEMBERS):
         at.error("", f"no OME-Zarr metadata; expected one of {', '.join(MEMBERS)}")
     _inner_versions(raw, at)
-    for inner, item in _multiscales_of(at, raw.members) if version.name < "0.4" else ():
-        axes = item.get("axes")
+    several = raw.members.get("multiscales") if version.name < "0.4" else ()
+    for i, item in enumerate(several if isinstance(several, list) else ()):
+        axes = item.get("axes") if isinstance(item, dict) else None
         if isinstance(axes, list) and not all(isinstance(axis, str) for axis in axes):
             message = f"axes are strings in OME-Zarr {version.name}; objects were added in 0.4"
-            inner.error("axes", message)
+            at.error(f"multiscales[{i}].axes", message)
     if version.name > NEWEST:
         message = f"OME-Zarr {raw.version} is checked only as far as it can be read"
         at.advise("version", message)
     return at.problems
-
-
-def _multiscales_of(at: Inspector, members: Json) -> Iterator[tuple[Inspector, Json]]:
-    several = members.get("multiscales")
-    for i, item in enumerate(several if isinstance(several, list) else ()):
-        if isinstance(item, dict):
-            yield at.inside(f"multiscales[{i}]"), item
 
 
 def _version(raw: RawMetadata, at: Inspector) -> Version | None:
@@ -254,17 +247,15 @@ def _axes(at: Inspector, value: Any, present: bool) -> int | None:
     at.unique("", [n for n in names if n is not None], f"name twice: {names}")
     space, time = types.count("space"), types.count("time")
     ranks = [_ORDER.get(t, 1) for t in types]
-    for wrong, message in (
-        (not 2 <= space <= 3, f"has {space} axes of type 'space'; an image has 2 or 3"),
-        (time > 1, f"has {time} axes of type 'time'; an image has at most one"),
-        (len(types) - space - time > 1, "has more than one axis that is neither space nor time"),
-        (
-            ranks != sorted(ranks),
-            f"wrong order: expected time, then channel or other, then space; got {types}",
-        ),
-    ):
-        if wrong:
-            at.error("", message)
+    if not 2 <= space <= 3:
+        at.error("", f"has {space} axes of type 'space'; an image has 2 or 3")
+    if time > 1:
+        at.error("", f"has {time} axes of type 'time'; an image has at most one")
+    if len(types) - space - time > 1:
+        at.error("", "has more than one axis that is neither space nor time")
+    if ranks != sorted(ranks):
+        order = "time, then channel or other, then space"
+        at.error("", f"wrong order: expected {order}; got {types}")
     return len(value)
 
 
@@ -457,10 +448,8 @@ def load(group: Group, parent: Loaded | None = None) -> Loaded | None:
         return None
     where = f"{group.name} in {group.store!r}"
     name = found.version or (parent.version_name if parent else found.implied_version.name)
-    try:
+    with error_context(where, catch=(InvalidMetadata,)):
         version = get_version(name)
-    except InvalidMetadata as e:
-        raise InvalidMetadata(f"{where}: {e}") from None
     if parent is not None and version != parent.version:
         raise InvalidMetadata(
             f"{where} is OME-Zarr {name}, but its parent {parent.group.name} is"

@@ -6,7 +6,7 @@ A conversion step does not validate: what it does not understand stays unchanged
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,7 +176,8 @@ def from_0_2(members: Json) -> Json:
 
     From 0.1 to 0.2 only the chunk keys changed, which are part of Zarr.
     """
-    return _each_multiscale(members, lambda m: {"axes": ["t", "c", "z", "y", "x"], **m})
+    axes = ["t", "c", "z", "y", "x"]
+    return _each(members, ["multiscales"], lambda m: {"axes": axes, **m})
 
 
 def from_0_3(members: Json) -> Json:
@@ -192,7 +193,7 @@ def from_0_3(members: Json) -> Json:
         typed = [{"name": n, **({"type": _TYPES[n]} if n in _TYPES else {})} for n in names]
         return {**multiscale, "axes": typed}
 
-    members = _each_multiscale(members, axes)
+    members = _each(members, ["multiscales"], axes)
     plate = members.get("plate")
     if isinstance(plate, dict) and isinstance(plate.get("wells"), list):
         wells = [_with_indices(well, plate) for well in plate["wells"]]
@@ -202,17 +203,12 @@ def from_0_3(members: Json) -> Json:
 
 def from_0_4(members: Json) -> Json:
     """Convert 0.4 to 0.5: the version is beside the members, no longer inside them."""
-    return _each_versioned(members, lambda m: {k: v for k, v in m.items() if k != "version"})
+    return _each(members, VERSIONED, lambda m: {k: v for k, v in m.items() if k != "version"})
 
 
 def from_0_5(members: Json) -> Json:
     """Convert 0.5 back to 0.4: the version is inside the members."""
-    return _each_versioned(members, lambda m: {**m, "version": "0.4"})
-
-
-def from_0_6(members: Json) -> Json:
-    """Convert 0.6 to 0.5 if it has only one coordinate system, scales and translations."""
-    return _each_multiscale(members, _without_systems)
+    return _each(members, VERSIONED, lambda m: {**m, "version": "0.4"})
 
 
 STEPS: dict[str, tuple[str, Callable[[Json], Json]]] = {
@@ -220,7 +216,7 @@ STEPS: dict[str, tuple[str, Callable[[Json], Json]]] = {
     "0.2": ("0.3", from_0_2),
     "0.3": ("0.4", from_0_3),
     "0.4": ("0.5", from_0_4),
-    "0.6": ("0.5", from_0_6),
+    "0.6": ("0.5", lambda members: _each(members, ["multiscales"], _without_systems)),
 }
 
 
@@ -228,39 +224,27 @@ def _objects(value: Any) -> list[Json]:
     return [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, dict)]
 
 
-def _each(value: Any, change: Callable[[Json], Json]) -> Any:
-    """Return an object, or a list, with its objects changed."""
-    if isinstance(value, list):
-        return [_each(each, change) if isinstance(each, dict) else each for each in value]
-    return change(value) if isinstance(value, dict) else value
+def _each(members: Json, names: Sequence[str], change: Callable[[Json], Json]) -> Json:
+    """Return members of which some, objects or lists of them, are changed."""
 
+    def changed(value: Any) -> Any:
+        return change(value) if isinstance(value, dict) else value
 
-def _each_multiscale(members: Json, change: Callable[[Json], Json]) -> Json:
-    several = members.get("multiscales")
-    if not isinstance(several, list):
-        return members
-    return {**members, "multiscales": _each(several, change)}
-
-
-def _each_versioned(members: Json, change: Callable[[Json], Json]) -> Json:
-    changed = {k: _each(v, change) for k, v in members.items() if k in VERSIONED}
-    return {**members, **changed}
+    new = dict(members)
+    for name in members.keys() & {*names}:
+        value = members[name]
+        new[name] = [*map(changed, value)] if isinstance(value, list) else changed(value)
+    return new
 
 
 def _with_indices(well: Any, plate: Json) -> Any:
     """Return a well with its row and column indices, derived from its path."""
     path = well.get("path") if isinstance(well, dict) else None
     row, slash, column = path.partition("/") if isinstance(path, str) else ("", "", "")
-    names = {
-        axis: [v.get("name") for v in _objects(plate.get(axis, []))] for axis in ("rows", "columns")
-    }
-    if not slash or row not in names["rows"] or column not in names["columns"]:
+    rows, columns = ([v.get("name") for v in _objects(plate.get(n))] for n in ("rows", "columns"))
+    if not slash or row not in rows or column not in columns:
         return well
-    return {
-        "rowIndex": names["rows"].index(row),
-        "columnIndex": names["columns"].index(column),
-        **well,
-    }
+    return {"rowIndex": rows.index(row), "columnIndex": columns.index(column), **well}
 
 
 def _without_systems(multiscale: Json) -> Json:
@@ -279,9 +263,8 @@ def _without_systems(multiscale: Json) -> Json:
     others = [s for n, s in systems.items() if n != name]
     if extra or others:  # other coordinate systems than the image's own: kept, but not used
         kept["ome-zarr-0.6"] = {"coordinateTransformations": extra, "coordinateSystems": others}
-    axes = [
-        {k: v for k, v in a.items() if k != "discrete"} for a in _objects(systems[name].get("axes"))
-    ]
+    described = _objects(systems[name].get("axes"))
+    axes = [{k: v for k, v in axis.items() if k != "discrete"} for axis in described]
     changed = [{**d, "coordinateTransformations": t} for d, t in zip(datasets, plain, strict=True)]
     return {**kept, "axes": axes, "datasets": changed}
 

@@ -47,14 +47,7 @@ from omnizarr.conventions.ome.versions import (
     to_attributes,
     writable_version,
 )
-from omnizarr.errors import (
-    Conflict,
-    InvalidArgument,
-    NodeNotFound,
-    WrongNode,
-    WrongType,
-    warn,
-)
+from omnizarr.errors import Conflict, InvalidArgument, WrongNode, WrongType, warn
 from omnizarr.extension import (
     ArrayOptions,
     Location,
@@ -193,26 +186,13 @@ def open_source(
 ) -> tuple[Any, Image | None]:
     """Return the array to read, and the OME-Zarr image if it is the finest level of one."""
     if isinstance(data, (str, os.PathLike)):
-        found = _open(data, storage_options)
+        found: Array | Group = open_zarr(data, storage_options=storage_options)
         data = open_ome(found.store, path=found.path) if isinstance(found, Group) else found
     if isinstance(data, Image):
         return data.levels[0], data
     if isinstance(data, Group) or (hasattr(data, "group") and not hasattr(data, "shape")):
         raise WrongNode(f"expected an image or an array, got {data!r}")
     return as_source(data if hasattr(data, "__getitem__") else np.asarray(data)), None
-
-
-def _open(path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None) -> Array | Group:
-    try:
-        found: Array | Group = open_zarr(path, storage_options=storage_options)
-        return found
-    except NodeNotFound as e:
-        if not os.path.isfile(path):
-            raise
-        raise WrongNode(
-            f"{os.fspath(path)!r} is a file, but not Zarr; pass its contents as an array, such as"
-            f" tifffile.imread({os.fspath(path)!r})"
-        ) from e
 
 
 @document_options(ArrayOptions)
@@ -285,12 +265,8 @@ def write_labels(
     for color in found.values():
         if len(color) != 4:
             raise InvalidArgument(f"a label colour needs four numbers from 0 to 255, got {color!r}")
-    label = ImageLabel(
-        found,
-        {int(v): dict(p) for v, p in (properties or {}).items()},
-        "../../",
-    )
-    method = check_method(method)
+    described = {int(v): dict(p) for v, p in (properties or {}).items()}
+    label, method = ImageLabel(found, described, "../../"), check_method(method)
     metadata = labels_metadata(name, image.axes, indices, image.transform(), steps, method, label)
     inside = paths.normalize(name)
     full = paths.join(image.group.path, f"labels/{inside}")
@@ -427,19 +403,16 @@ def _layout(
         WellPlace(well, names[0].index(row), names[1].index(column))
         for well, (row, column) in split.items()
     )
-    return PlateLayout(
-        rows=names[0],
-        columns=names[1],
-        wells=wells,
-        name=name,
-        field_count=max((len(several) for several in fields.values()), default=0) or None,
-        acquisitions=() if acquisition is None else (acquisition,),
-    )
+    count = max(map(len, fields.values()), default=0) or None
+    runs = () if acquisition is None else (acquisition,)
+    return PlateLayout(names[0], names[1], wells, name, count, runs)
 
 
 def _sorted(names: set[str]) -> tuple[str, ...]:
     """Return names in natural order: 2 before 10."""
-    return tuple(
-        sorted(names, key=lambda n: [(p.isdigit(), int(p) if p.isdigit() else 0, p)
-                                     for p in re.findall(r"\d+|\D+", n)])
-    )  # fmt: skip
+
+    def parts(name: str) -> list[tuple[bool, int, str]]:
+        found = re.findall(r"\d+|\D+", name)
+        return [(p.isdigit(), int(p) if p.isdigit() else 0, p) for p in found]
+
+    return tuple(sorted(names, key=parts))
