@@ -6,36 +6,28 @@ only falls.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import omnizarr as oz
+from tests.calls import PACKAGE, python_calls
 
-SOURCE = str(Path(oz.__file__).parent)
 DATA = np.arange(24, dtype="i4").reshape(6, 4)
 
 
 def functions_and_files(call: Callable[[], object]) -> tuple[int, int]:
     """Return how many functions of the package a call goes through, and in how many files."""
-    found: set[tuple[str, str, int]] = set()
-
-    def note(frame: FrameType, event: str, argument: Any) -> None:
-        code = frame.f_code
-        hidden = code.co_name.startswith("<")  # comprehensions and lambdas, read where they are
-        if event == "call" and code.co_filename.startswith(SOURCE) and not hidden:
-            found.add((code.co_filename, code.co_qualname, code.co_firstlineno))
-
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
+    _, called = python_calls(call)
+    found = {
+        (code.co_filename, code.co_qualname, code.co_firstlineno)
+        for code in called
+        if code.co_filename.startswith(PACKAGE)
+        and not code.co_name.startswith("<")  # comprehensions and lambdas, read where they are
+    }
     return len(found), len({file for file, _, _ in found})
 
 

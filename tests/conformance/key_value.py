@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 
 class SmallestStore:
@@ -31,19 +30,3 @@ class KeyValueStore(SmallestStore):
     def set(self, key: str, value: Any) -> None:
         assert key.isascii()
         super().set(key, value)
-
-
-class UnlistableStore(KeyValueStore):
-    """A store whose listings fail."""
-
-    def list(self) -> Iterator[str]:
-        self._fail()
-
-    def list_prefix(self, prefix: str) -> Iterator[str]:
-        self._fail()
-
-    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        self._fail()
-
-    def _fail(self) -> NoReturn:
-        raise AssertionError("the store was listed")

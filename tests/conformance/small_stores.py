@@ -5,34 +5,30 @@ from __future__ import annotations
 import json
 from typing import Any
 
+_FIELDS = {"shape": [4], "chunks": [2], "dtype": "<i4", "fill_value": 0, "order": "C"}
+
+
+def _text(fields: dict[str, Any]) -> bytes:
+    return json.dumps({k: value for k, value in fields.items() if value is not ...}).encode()
+
 
 def v1_store(**changes: Any) -> dict[str, bytes]:
-    """Return a store with the metadata of a small raw array, some fields changed."""
-    meta = {
-        "zarr_format": 1,
-        "shape": [4],
-        "chunks": [2],
-        "dtype": "<i4",
-        "compression": "none",
-        "compression_opts": None,
-        "fill_value": 0,
-        "order": "C",
-        **changes,
-    }
-    return {"meta": json.dumps(meta).encode(), "attrs": b"{}"}
+    """Return a store with the metadata of a small raw array, some fields changed or dropped."""
+    raw = {"compression": "none", "compression_opts": None}
+    return {"meta": _text({"zarr_format": 1, **_FIELDS, **raw, **changes}), "attrs": b"{}"}
 
 
 def v2_store(**changes: Any) -> dict[str, bytes]:
-    """Return a store with the metadata of a small raw array, some fields changed."""
-    doc = {
-        "zarr_format": 2,
-        "shape": [4],
-        "chunks": [2],
-        "dtype": "<i4",
-        "compressor": None,
-        "fill_value": 0,
-        "order": "C",
-        "filters": None,
-        **changes,
-    }
-    return {".zarray": json.dumps(doc).encode()}
+    """Return a store with the metadata of a small raw array, some fields changed or dropped."""
+    raw = {"compressor": None, "filters": None}
+    return {".zarray": _text({"zarr_format": 2, **_FIELDS, **raw, **changes})}
+
+
+def strict(store: dict[str, bytes], key: str = ".zarray") -> dict[str, Any]:
+    """Return the array metadata, which must be strict JSON."""
+
+    def bare(name: str) -> None:
+        raise AssertionError(f"bare {name} in {key}")
+
+    found: dict[str, Any] = json.loads(store[key], parse_constant=bare)
+    return found

@@ -1,25 +1,34 @@
-"""The 2022 draft of version 3: the abstract store interface and the storage keys."""
+"""The stores of the 2022 draft: their interface, the storage keys, and the file system."""
 
 from __future__ import annotations
 
+import ntpath
+import os
+import shutil
+import subprocess
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import zarr
 
+import omnizarr
 import omnizarr as oz
 from omnizarr import stores
+from omnizarr.errors import InvalidArgument
 from omnizarr.interop.zarr.zarr_python import from_zarr
-from omnizarr.stores import Store
+from omnizarr.storage import LocalStore
+from omnizarr.stores import Range, Store, base
 from omnizarr.stores.lmdb import LMDBStore
+from omnizarr.stores.local import atomic_files
+from omnizarr.stores.local import store as local
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.conformance.draft_metadata import DRAFT, array, hierarchy
 from tests.conformance.key_value import KeyValueStore
-
-TEN = bytes(range(10))
 
 
 class ListingStore(KeyValueStore):
@@ -40,9 +49,8 @@ class FolderStore(KeyValueStore):
     """A store with get, set, erase, and the keys and prefixes one level down."""
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        rest = [k[len(prefix) :] for k in self.values if k.startswith(prefix)]
-        keys = [prefix + r for r in rest if "/" not in r]
-        return keys, list({f"{prefix}{r.partition('/')[0]}/" for r in rest if "/" in r})
+        below = [k for k in self.values if k.startswith(prefix)]
+        return stores.one_level(below, prefix)
 
 
 class OnlyPartial:
@@ -82,16 +90,15 @@ class ListablePartial(stores.StoreWithPartialAccess):
         yield from list(self.inner.values)  # type: ignore[attr-defined]
 
 
-Make = Callable[[Path], Store]
-STORES: dict[str, Make] = {
+STORES: dict[str, Callable[[Path], Any]] = {
     "memory": lambda path: oz.storage.MemoryStore(),
-    "local": lambda path: oz.storage.LocalStore(path / "store"),
+    "local": LocalStore,
     "mapping": lambda path: stores.resolve(UserDict()),
     "get set erase list": lambda path: ListingStore(),
     "get set erase list_prefix": lambda path: PrefixStore(),
     "get set erase list_dir": lambda path: FolderStore(),
     "only partial forms": lambda path: ListablePartial(),
-    "nested": lambda path: stores.NestedDirectoryStore(path / "store"),
+    "nested": lambda path: stores.NestedDirectoryStore(path),
     "zip": lambda path: stores.ZipStore(path / "x.zip", mode="a"),
     "sqlite": lambda path: SQLiteStore(path / "x.sqlite"),
     "lmdb": lambda path: LMDBStore(path / "x.lmdb"),
@@ -102,59 +109,18 @@ STORES: dict[str, Make] = {
 
 @pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return STORES[request.param](tmp_path)
+    made: Store = STORES[request.param](tmp_path)
+    return made
 
 
-def fill(store: Store, *keys: str) -> None:
-    for key in keys:
-        store.set(key, key.encode())
-
-
-def keys(store: Store) -> list[str]:
-    return sorted(stores.list_prefix(store, ""))
-
-
-# Keys and values
-
-
-@pytest.mark.shows("D3-76", "DX-53", "V3-82", "V3-99")
-@pytest.mark.parametrize("prefix", ["a", "a/b", "/", "../", "a//"])
-def test_a_prefix_ends_in_a_slash_and_cannot_escape_the_store(store: Store, prefix: str) -> None:
-    fill(store, "a/b", "ab/x")
-    for use in (
-        lambda: list(stores.list_prefix(store, prefix)),
-        lambda: stores.list_dir(store, prefix),
-        lambda: stores.erase_prefix(store, prefix),
-    ):
-        with pytest.raises(oz.InvalidArgument) as error:
-            use()
-        assert "prefix" in str(error.value) or "not allowed" in str(error.value)
-    assert keys(store) == ["a/b", "ab/x"]
-
-
-# Reading
-
-
-@pytest.mark.shows("D3-77", "D3-78", "D3-79", "D3-85", "DX-55", "V3-82", "V3-85")
-def test_partial_values_come_in_the_order_of_the_requests(store: Store) -> None:
-    store.set("k", TEN)
+@pytest.mark.shows("D3-77", "D3-78", "D3-79", "D3-80", "D3-85", "DX-55", "V3-82", "V3-85")
+def test_parts_of_values_are_read_in_the_order_asked_and_written_at_their_offsets(
+    store: Store,
+) -> None:
+    ten = bytes(range(10))
+    store.set("k", ten)
     requests = [("k", (2, 3)), ("missing", (0, 1)), ("k", (0, None)), ("k", (7, None))]
-    values = stores.get_partial_values(store, requests)
-    assert [None if v is None else bytes(v).hex() for v in values] == [
-        "020304",
-        None,
-        TEN.hex(),
-        "070809",
-    ]
-    assert store.get("k") == TEN
-    assert store.get("missing") is None
-
-
-# Writing
-
-
-@pytest.mark.shows("D3-80", "D3-85", "DX-55", "V3-82", "V3-85")
-def test_parts_of_values_are_written_at_their_offsets(store: Store) -> None:
+    assert stores.get_partial_values(store, requests) == [ten[2:5], None, ten, ten[7:]]
     store.set("k", bytes(5))
     store.set("other", b"abc")
     parts = [("k", 1, b"\xaa"), ("other", 3, b"d"), ("k", 3, b"\xbb\xcc")]
@@ -163,29 +129,26 @@ def test_parts_of_values_are_written_at_their_offsets(store: Store) -> None:
     assert store.get("other") == b"abcd"
 
 
-@pytest.mark.shows("D3-81", "D3-85", "DX-52", "V3-82", "V3-85")
-def test_keys_and_prefixes_are_erased_exactly(store: Store) -> None:
-    fill(store, "a/b", "a/c/d", "ab/x", "x", "y", "z")
+@pytest.mark.shows("D3-76", "D3-81", "D3-82", "D3-83", "D3-84", "D3-85", "DX-52", "DX-53", "DX-55")
+@pytest.mark.shows("V3-82", "V3-85", "V3-99")
+def test_keys_and_prefixes_are_listed_and_erased_exactly(store: Store) -> None:
+    for key in ("a/b", "a/c", "a/d/e", "a/f/g", "ab/x", "x", "y", "z"):
+        store.set(key, key.encode())
+    for prefix in ("a", "a/b", "/", "../", "a//"):
+        for act in (stores.list_dir, stores.erase_prefix, lambda *a: list(stores.list_prefix(*a))):
+            with pytest.raises(oz.InvalidArgument, match=r"prefix|not allowed"):
+                act(store, prefix)
     store.erase("x")
-    stores.erase_values(store, ["y", "z", "missing"])
-    assert keys(store) == ["a/b", "a/c/d", "ab/x"]
-    stores.erase_prefix(store, "a/")
-    assert keys(store) == ["ab/x"]
-    assert store.get("a/b") is None
-    store.erase("a/b")
-    stores.erase_prefix(store, "a/")
-    assert keys(store) == ["ab/x"]
-
-
-# Listing
-
-
-@pytest.mark.shows("D3-83", "D3-84", "DX-53", "V3-82", "V3-85")
-def test_one_level_is_listed_as_keys_and_prefixes(store: Store) -> None:
-    fill(store, "a/b", "a/c", "a/d/e", "a/f/g")
+    stores.erase_values(store, ["y", "z", "missing", "a"])
+    assert sorted(stores.list_prefix(store, "")) == ["a/b", "a/c", "a/d/e", "a/f/g", "ab/x"]
+    assert sorted(stores.list_prefix(store, "a/")) == ["a/b", "a/c", "a/d/e", "a/f/g"]
     assert stores.list_dir(store, "a/") == (["a/b", "a/c"], ["a/d/", "a/f/"])
     assert stores.list_dir(store, "b/") == ([], [])
-    assert stores.list_dir(store, "") == ([], ["a/"])
+    assert stores.list_dir(store, "") == ([], ["a/", "ab/"])
+    for _ in range(2):
+        stores.erase_prefix(store, "a/")
+        assert sorted(stores.list_prefix(store, "")) == ["ab/x"]
+    assert store.get("a/b") is None
 
 
 class NoErase(ListingStore):
@@ -264,25 +227,66 @@ def test_a_path_is_the_key_without_meta_and_its_last_ending() -> None:
     assert "a" not in root
 
 
-@pytest.mark.shows("D3-82", "D3-84")
-def test_all_keys_or_those_below_a_prefix_are_listed(store: Store) -> None:
-    fill(store, "a/b", "a/c/d", "e/f/g")
-    assert keys(store) == ["a/b", "a/c/d", "e/f/g"]
-    assert sorted(stores.list_prefix(store, "a/")) == ["a/b", "a/c/d"]
-    assert list(stores.list_prefix(store, "b/")) == []
+@pytest.mark.shows("DX-50", "DX-51")
+def test_a_key_is_a_path_below_the_base_directory(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "data")
+    assert store.get("foo/bar") is None
+    store.set("foo/bar", b"x")
+    assert (store.root / "foo" / "bar").read_bytes() == b"x"
+    (store.root / "foo" / "other").write_bytes(b"y")
+    assert store.get("foo/other") == b"y"
+    assert sorted(store.list()) == ["foo/bar", "foo/other"]
+    assert [store.get(key) for key in ("foo", "x/y", "foo/bar/x")] == [None] * 3
+    for key in ("foo/bar/c", "foo"):
+        with pytest.raises(oz.StoreError, match="cannot write"):
+            store.set(key, b"other")
 
 
-@pytest.mark.shows("D3-75", "V3-82")
-@pytest.mark.parametrize("kind", ["memory", "local"])
-@pytest.mark.parametrize("key", ["x/", "", "/", "/x", "a//b", "../x", "a/../../x", "a\0b"])
-def test_keys_that_end_in_a_slash_or_escape_the_store_are_refused(
-    kind: str, key: str, tmp_path: Path
-) -> None:
-    local = oz.storage.LocalStore(tmp_path / "store")
-    store: Any = local if kind == "local" else oz.storage.MemoryStore()
-    for use in (lambda: store.set(key, b"x"), lambda: store.get(key), lambda: store.erase(key)):
-        with pytest.raises(oz.InvalidArgument, match="not allowed") as error:
-            use()
-        assert repr(key) in str(error.value)
-    assert keys(store) == []
-    assert list(tmp_path.rglob("*")) == []
+@pytest.mark.shows("DX-50")
+def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    listings = {"C:\\data": (["top"], ["foo"], []), "C:\\data\\foo": (["bar"], [], [])}
+
+    def read(path: str, part: Range | None, flags: int) -> tuple[bytes, None, None]:
+        opened.append(path)
+        return b"x", None, None
+
+    windows = SimpleNamespace(path=ntpath, sep="\\", fspath=os.fspath, fsencode=os.fsencode)
+    monkeypatch.setattr(local, "os", windows)
+    monkeypatch.setattr(base, "os", windows)
+    monkeypatch.setattr(atomic_files, "os", windows)
+    monkeypatch.setattr(
+        atomic_files, "entries", lambda folder, *_: listings[ntpath.normpath(folder)]
+    )
+    monkeypatch.setattr(local, "_read_whole", None)
+    monkeypatch.setattr(atomic_files, "read_file", read)
+    store = LocalStore("C:\\data")
+    assert store.get("foo/bar") == b"x"
+    assert opened == ["C:\\data\\foo\\bar"]
+    assert sorted(store.list()) == ["foo/bar", "top"]
+    for key in ("..\\up", "foo\\..\\..\\up", "D:/x", "D:x"):
+        with pytest.raises(InvalidArgument, match="key"):
+            store.get(key)
+
+
+@pytest.mark.shows("DX-54")
+@pytest.mark.parametrize("tool", ["cp", "file by file"])
+def test_a_copied_directory_is_the_same_hierarchy(tmp_path: Path, tool: str) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    data = np.arange(30).reshape(5, 6)
+    group = omnizarr.create_group(source, zarr_format="3-draft", attributes={"title": "x"})
+    group.create_array("a/b", data=data, chunks=(2, 3), attributes={"unit": "m"})
+    if tool == "cp":
+        subprocess.run(["cp", "-r", str(source), str(target)], check=True)
+    else:
+        # As clients of object stores do: every file on its own, in any order.
+        files = [path for path in source.rglob("*") if path.is_file()]
+        for path in reversed(files):
+            copy = target / path.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+    shutil.rmtree(source)
+    again = omnizarr.open(target)
+    assert dict(again.attrs) == {"title": "x"}
+    assert dict(again["a/b"].attrs) == {"unit": "m"}
+    np.testing.assert_array_equal(again["a/b"][...], data)

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from tests.conformance.small_stores import v1_store, v2_store
+from tests.conformance.draft_metadata import at_root, codec, extension_type
+from tests.conformance.small_stores import strict, v1_store, v2_store
+from tests.conformance.v3_metadata import array_doc, put, regular
 
 FORMATS: list[Any] = [1, 2, "3-draft", 3]
 HIERARCHIES = FORMATS[1:]
@@ -154,6 +156,120 @@ def test_special_floats_are_read_bare_or_quoted_and_written_quoted(
     oz.create_array(written, shape=4, dtype=dtype, **options)
     for store in (written, bare):
         assert json.loads(store[document], parse_constant=pytest.fail)["fill_value"] == name
+
+
+@pytest.mark.shows("DX-05", "DX-06", "V3-71")
+@pytest.mark.parametrize("zarr_format", ["3-draft", 3])
+@pytest.mark.parametrize(
+    ("data_type", "endian", "values", "stored"),
+    [
+        ("int32", "big", [-2], "fffffffe"),
+        ("int32", "little", [-2], "feffffff"),
+        ("complex128", "big", [1 + 2j], "3ff00000000000004000000000000000"),
+        ("complex128", "little", [1 + 2j], "000000000000f03f0000000000000040"),
+        ("complex64", "big", [1 + 2j], "3f80000040000000"),
+        ("bool", "little", [True, False], "0100"),
+        ("float16", "big", [1.5], "3e00"),
+        ("uint64", "big", [258], "0000000000000102"),
+        ("uint8", "big", [1, 2], "0102"),
+    ],
+)
+def test_items_are_in_c_order_and_in_the_stated_byte_order(
+    zarr_format: Any, data_type: str, endian: str, values: list[Any], stored: str
+) -> None:
+    size, fill = len(values), {"b": False, "c": [0.0, 0.0]}.get(data_type[0], 0)
+    fields: dict[str, Any] = {"data_type": data_type, "fill_value": fill}
+    if zarr_format == 3:
+        codecs = [{"name": "bytes", "configuration": {"endian": endian}}]
+        store = put(array_doc(shape=[size], chunk_grid=regular(size), codecs=codecs, **fields))
+    else:
+        store = at_root(size, codecs=[codec("endian", endian=endian)], **fields)
+    oz.open(store, "r+")[...] = values
+    assert store[key(zarr_format, 0)].hex() == stored
+    found = oz.open(store)
+    assert (found.dtype, found[...].tolist()) == (np.dtype(data_type), values)
+
+
+UNITS = ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"]
+
+
+@pytest.mark.shows("V2-19", "DX-36", "DX-37", "DX-39")
+@pytest.mark.parametrize("kind", ["M", "m"])
+@pytest.mark.parametrize(
+    ("zarr_format", "unit"),
+    [*((2, u) for u in (*UNITS, "10ms", "25s", "3M")), *(("3-draft", u) for u in UNITS)],
+)
+def test_every_unit_of_time_keeps_the_whole_range_of_counts(
+    zarr_format: Any, kind: str, unit: str
+) -> None:
+    counts, dtype = np.array([-(2**63), -1, 0, 1, 2**63 - 1], "<i8"), f"<{kind}8[{unit}]"
+    store = created(zarr_format, counts.view(dtype), chunks=5)
+    if zarr_format == 2:
+        assert strict(store)["dtype"] == dtype
+    else:
+        extended = extension_type("datetime", dtype, fallback=["int64", "r64"])
+        assert strict(store, "meta/array.json")["data_type"] == extended
+    assert store[key(zarr_format, 0)] == counts.tobytes()
+    found = oz.open(store)[...]
+    assert found.dtype == np.dtype(dtype)
+    assert found.view("<i8").tolist() == counts.tolist()
+
+
+@pytest.mark.shows("V2-48", "V2-49", "V2-50", "V2-52", "V3-04", "V3-89")
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        (".zgroup", b' {"zarr_format": 2 }'),
+        ("zarr.json", b'{"node_type": "group", "zarr_format": 3, "attributes": {"kept": true}}'),
+    ],
+)
+def test_creating_a_node_creates_the_missing_groups_above_it(name: str, kept: bytes) -> None:
+    zarr_format = 2 if name == ".zgroup" else 3
+    store: dict[str, bytes] = {}
+    oz.create_group(store, path="foo/baz", zarr_format=zarr_format)
+    groups = dict(store)
+    assert sorted(groups) == sorted([name, f"foo/{name}", f"foo/baz/{name}"])
+    if zarr_format == 2:
+        assert set(groups.values()) == {b'{\n    "zarr_format": 2\n}'}
+    store = {f"foo/{name}": kept, "foo/.zattrs": b'{"z": 1,  "a": [1,2]}'}
+    before = dict(store)
+    options: dict[str, Any] = {"shape": 1, "dtype": "u1", "zarr_format": zarr_format}
+    array = oz.create_array(store, path="foo/baz/qux", **options)
+    assert array.name == "/foo/baz/qux"
+    assert oz.open(store, path="/foo/baz/") == oz.open(store)["foo"]["baz"]
+    assert [oz.open(store, path=p).name for p in ("", "/foo/", "foo/baz")] == [
+        "/",
+        "/foo",
+        "/foo/baz",
+    ]
+    array_key = "foo/baz/qux/" + {2: ".zarray", 3: "zarr.json"}[zarr_format]
+    assert store == {**groups, **before, array_key: store[array_key]}
+
+
+@pytest.mark.shows("D3-97", "D3-98", "V3-92")
+@pytest.mark.parametrize("zarr_format", HIERARCHIES)
+@pytest.mark.parametrize("explicit", [True, False])
+def test_erasing_a_node_erases_all_below_it_and_nothing_else(
+    zarr_format: Any, explicit: bool
+) -> None:
+    store: dict[str, bytes] = {}
+    root = oz.create_group(store, zarr_format=zarr_format)
+    for name in ("foo/baz", "foo/ba.array", "foo/bag/ba/c"):
+        root.create_array(name, data=np.arange(1, 5), chunks=2)
+    before = dict(store)
+    root.create_array("foo/ba", data=np.arange(1, 5), chunks=2)
+    del root["foo/ba"]
+    assert store == before
+    if explicit:
+        root.create_group("foo/ba")
+    for name in ("foo/ba/a", "foo/ba/h/b"):
+        dots = root.create_array(name, shape=4, chunks=2, chunk_key_encoding=".")
+        dots[...] = 1
+    del root["foo/ba"]
+    assert store == before
+    assert list(root["foo"]) == ["ba.array", "bag", "baz"]
+    with pytest.raises(oz.NodeNotFound, match="'foo/ba'"):
+        del root["foo/ba"]
 
 
 @pytest.mark.shows("V1-24", "V2-54", "D3-65", "V3-17")

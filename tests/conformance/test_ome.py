@@ -13,6 +13,8 @@ import pytest
 import omnizarr as oz
 from omnizarr.bulk.pyramid import level_shapes
 from omnizarr.stores import resolve
+from tests.conformance.shards import sharding
+from tests.conformance.v3_metadata import array_doc, group_doc, regular
 from tests.conventions.recording import Recording
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Web
@@ -310,62 +312,29 @@ SCALES = {
     "8-8-2": [1.0, 89.92, 89.92, 56.0],
     "16-16-4": [1.0, 179.84, 179.84, 112.0],
 }
-GROUP = {
-    "zarr_format": 3,
-    "node_type": "group",
-    "attributes": {
-        "ome": {
-            "version": "0.5",
-            "multiscales": [
-                {
-                    "axes": [
-                        {"name": "c", "type": "channel"},
-                        *({"name": n, "type": "space", "unit": "nanometer"} for n in "xyz"),
-                    ],
-                    "datasets": [
-                        {"path": p, "coordinateTransformations": [{"type": "scale", "scale": s}]}
-                        for p, s in SCALES.items()
-                    ],
-                }
-            ],
-        }
-    },
-}
-ARRAY: dict[str, Any] = {
-    "zarr_format": 3,
-    "node_type": "array",
-    "shape": [1, 4096, 4096, 1536],
-    "data_type": "uint8",
-    "chunk_grid": {"configuration": {"chunk_shape": [1, 1024, 1024, 1024]}, "name": "regular"},
-    "chunk_key_encoding": {"configuration": {"separator": "/"}, "name": "default"},
-    "fill_value": 0,
-    "codecs": [
-        {
-            "configuration": {
-                "chunk_shape": [1, 32, 32, 32],
-                "codecs": [
-                    {"name": "transpose", "configuration": {"order": [3, 2, 1, 0]}},
-                    {"name": "bytes"},
-                    {
-                        "name": "blosc",
-                        "configuration": {
-                            "typesize": 1,
-                            "cname": "zstd",
-                            "clevel": 5,
-                            "shuffle": "noshuffle",
-                            "blocksize": 0,
-                        },
-                    },
-                ],
-                "index_codecs": [{"name": "bytes"}, {"name": "crc32c"}],
-                "index_location": "end",
-            },
-            "name": "sharding_indexed",
-        }
-    ],
-    "attributes": {},
-    "dimension_names": ["c", "x", "y", "z"],
-}
+AXES = [
+    {"name": "c", "type": "channel"},
+    *({"name": n, "type": "space", "unit": "nanometer"} for n in "xyz"),
+]
+DATASETS = [
+    {"path": p, "coordinateTransformations": [{"type": "scale", "scale": s}]}
+    for p, s in SCALES.items()
+]
+MULTISCALE = {"axes": AXES, "datasets": DATASETS}
+GROUP = group_doc(attributes={"ome": {"version": "0.5", "multiscales": [MULTISCALE]}})
+ZSTD = {"cname": "zstd", "clevel": 5, "shuffle": "noshuffle", "typesize": 1, "blocksize": 0}
+INNER = [
+    {"name": "transpose", "configuration": {"order": [3, 2, 1, 0]}},
+    {"name": "bytes"},
+    {"name": "blosc", "configuration": ZSTD},
+]
+INDEX = {"index_codecs": [{"name": "bytes"}, {"name": "crc32c"}], "index_location": "end"}
+ARRAY = array_doc(
+    shape=[1, 4096, 4096, 1536],
+    chunk_grid=regular(1, 1024, 1024, 1024),
+    codecs=[sharding(1, 32, 32, 32, codecs=INNER, **INDEX)],
+    dimension_names=["c", "x", "y", "z"],
+)
 SHAPES = {
     "1": (1, 4096, 4096, 1536),
     "2-2-1": (1, 2048, 2048, 1536),

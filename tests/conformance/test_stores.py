@@ -20,7 +20,9 @@ from omnizarr.stores import Store
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
+from tests.conformance.key_value import KeyValueStore
 from tests.conformance.printed_examples import run_printed
+from tests.conformance.test_v1 import example
 from tests.conformance.test_v2_examples import both_examples, files
 from tests.servers.fixtures import Cloud
 from tests.stores.test_database import redis_url
@@ -97,7 +99,7 @@ def test_a_zipped_directory_is_a_store_and_an_unzipped_store_a_directory(
 
 
 MAKE: dict[str, Callable[[Path, str], Any]] = {
-    "dictionary": lambda path, url: {},
+    "key-value": lambda path, url: KeyValueStore(),
     "directory": lambda path, url: oz.storage.LocalStore(path / "d"),
     "zip": lambda path, url: stores.ZipStore(path / "x.zip", mode="a"),
     "sqlite": lambda path, url: SQLiteStore(path / "x.sqlite"),
@@ -108,26 +110,30 @@ MAKE: dict[str, Callable[[Path, str], Any]] = {
 
 @pytest.fixture(params=MAKE)
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> list[Any]:
-    """Return two stores of one kind."""
+    """Return three stores of one kind."""
     url = request.getfixturevalue("redis_url") if request.param == "redis" else ""
-    for name in ("a", "g"):
+    for name in "abc":
         (tmp_path / name).mkdir()
-    return [MAKE[request.param](tmp_path / name, url) for name in ("a", "g")]
+    return [MAKE[request.param](tmp_path / name, url) for name in "abc"]
 
 
 def held_in(place: Any) -> dict[str, bytes | None]:
+    if isinstance(place, KeyValueStore):
+        return {**place.values}
     store = stores.resolve(place)
     return {key: store.get(key) for key in stores.list_prefix(store, "")}
 
 
-@pytest.mark.shows("GEO-08", "V2-01", "V2-46")
+@pytest.mark.shows("GEO-08", "V1-01", "V2-01", "V2-46")
 def test_every_kind_of_store_holds_the_same_keys_and_bytes(places: list[Any]) -> None:
-    array: dict[str, bytes] = {}
-    group: dict[str, bytes] = {}
-    both_examples(array, group)
-    both_examples(*places)
-    assert held_in(places[0]) == array
-    assert held_in(places[1]) == group
+    expected: list[dict[str, bytes]] = [{}, {}, {}]
+    for array, group, old in (expected, places):
+        both_examples(array, group)
+        example(old)
+    assert sorted(expected[0]) == NAMES
+    assert sorted(expected[1]) == IN_ZIP
+    assert sorted(expected[2]) == [*NAMES[2:], "attrs", "meta"]
+    assert [held_in(place) for place in places] == expected
 
 
 class Gets:

@@ -1,14 +1,19 @@
-"""Zarr version 2: paths, groups and attributes."""
+"""Zarr version 2: paths, groups, attributes, chunks, filters and object codecs."""
 
 from __future__ import annotations
 
+import pickle
+import zlib
 from pathlib import Path
 from typing import Any
 
+import numcodecs
+import numpy as np
 import pytest
 
 import omnizarr as oz
-from tests.conformance.v2_metadata import ZARRAY
+from tests.conformance.small_stores import strict
+from tests.conformance.small_stores import v2_store as store_of
 
 ZGROUP = b'{\n    "zarr_format": 2\n}'
 
@@ -17,9 +22,6 @@ def an_array(store: Any, path: str = "", **options: Any) -> oz.Array:
     return oz.create_array(
         store, path=path, zarr_format=2, **{"shape": 4, "chunks": 2, "dtype": "<i4", **options}
     )
-
-
-# Storage
 
 
 # Paths
@@ -124,48 +126,6 @@ def test_a_group_exists_exactly_if_its_metadata_does(tmp_path: Path) -> None:
         assert list(oz.open(place)) == []
 
 
-@pytest.mark.shows("V2-48", "V2-49", "V2-52")
-def test_creating_a_node_creates_the_groups_above_it() -> None:
-    store: dict[str, bytes] = {}
-    an_array(store, "foo/bar/baz")
-    groups = {".zgroup": ZGROUP, "foo/.zgroup": ZGROUP, "foo/bar/.zgroup": ZGROUP}
-    assert {key: value for key, value in store.items() if ".zgroup" in key} == groups
-    made: dict[str, bytes] = {}
-    oz.create_group(made, path="foo/bar", zarr_format=2)
-    assert made == groups
-
-
-@pytest.mark.shows("V2-50")
-def test_existing_groups_are_not_changed() -> None:
-    kept = {
-        "foo/.zgroup": b'{"zarr_format":2}',
-        "foo/.zattrs": b'{"z": 1,  "a": [1,2]}',
-        "foo/other/.zgroup": b' {"zarr_format": 2 }',
-    }
-    store = dict(kept)
-    an_array(store, "foo/bar/baz")
-    oz.create_group(store, path="foo/other/x", zarr_format=2)
-    assert {k: v for k, v in store.items() if k in kept} == kept
-    assert store[".zgroup"] == store["foo/bar/.zgroup"] == ZGROUP
-    assert dict(oz.open(store, path="foo").attrs) == {"z": 1, "a": [1, 2]}
-
-
-@pytest.mark.shows("V2-51")
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        (b'{"zarr_format": "2"}', "zarr_format: expected 2"),
-        (b'{"zarr_format": 3}', "zarr_format: expected 2"),
-        (b'{"zarr_format": 2.0}', "zarr_format: expected 2"),
-        (b"[]", "object"),
-        (b"{", "JSON"),
-    ],
-)
-def test_invalid_group_metadata_is_refused(text: bytes, word: str) -> None:
-    with pytest.raises(oz.InvalidMetadata, match=rf"\.zgroup.*{word}"):
-        oz.open({".zgroup": text})
-
-
 @pytest.mark.shows("V2-53")
 def test_members_are_exactly_one_level_below() -> None:
     store: dict[str, bytes] = {}
@@ -186,7 +146,7 @@ def test_members_are_exactly_one_level_below() -> None:
 @pytest.mark.parametrize("key", [".zarray", ".zgroup"])
 @pytest.mark.parametrize("attrs", [None, b"{}"])
 def test_missing_attributes_are_empty_and_are_not_created(key: str, attrs: bytes | None) -> None:
-    store = {key: {".zarray": ZARRAY.encode(), ".zgroup": ZGROUP}[key]}
+    store = {key: {**store_of(), ".zgroup": ZGROUP}[key]}
     if attrs is not None:
         store[".zattrs"] = attrs
     before = dict(store)
@@ -214,6 +174,188 @@ def test_no_empty_attributes_are_written() -> None:
 
 @pytest.mark.shows("V2-57")
 def test_an_array_takes_precedence_over_a_group_at_its_path_and_is_reported() -> None:
-    store = {".zarray": ZARRAY.encode(), ".zgroup": ZGROUP}
+    store = {**store_of(), ".zgroup": ZGROUP}
     assert isinstance(oz.open(store), oz.Array)
     assert [(p.key, p.level) for p in oz.validate(store)] == [(".zgroup", "warning")]
+
+
+class Watched(dict[str, bytes]):
+    """A dictionary that records the requested keys."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.asked: list[str] = []
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.append(key)
+        return super().get(key, default)
+
+
+@pytest.mark.shows("V2-36", "V2-08")
+@pytest.mark.parametrize(
+    "dtype",
+    ["<f8", "|b1", "<c8", "<M8[s]", "|S3", "<U3", "|V5", [["a", "<i4"], ["b", "|S2", [2]]]],
+    ids=str,
+)
+def test_without_a_fill_value_missing_chunks_are_zero_bytes_or_nat(
+    dtype: Any,
+) -> None:
+    z = oz.open(store_of(shape=[3000], chunks=[1000], dtype=dtype, fill_value=None))
+    assert z.fill_value is None
+    expected = bytes(3000 * z.itemsize)
+    if z.dtype.kind == "M":
+        expected = np.full(3000, "NaT", dtype).tobytes()
+    noise = np.full(len(expected), 255, "u1")  # so that fresh memory would not be zeros by chance
+    del noise
+    assert z[:].tobytes() == expected
+    assert z[:].tobytes() == expected
+
+
+# Filters
+
+
+DELTA = {"id": "delta", "dtype": "<i4"}
+SHUFFLE = {"id": "shuffle", "elementsize": 4}
+ZLIB = {"id": "zlib", "level": 1}
+
+
+@pytest.mark.shows("V2-38")
+@pytest.mark.parametrize("filters", [[DELTA, SHUFFLE], [SHUFFLE, DELTA], [DELTA, DELTA]])
+def test_filters_encode_in_the_listed_order_before_the_compressor(
+    filters: list[dict[str, Any]],
+) -> None:
+    values = np.array([100, 101, 103, 70000, -5, 0, 1, 2], "<i4")
+    store: dict[str, bytes] = {}
+    z = oz.create_array(
+        store, data=values, chunks=8, filters=filters, compressors=ZLIB, zarr_format=2
+    )
+    assert strict(store)["filters"] == filters
+    assert strict(store)["compressor"] == ZLIB
+    expected: Any = values
+    for config in filters:
+        expected = numcodecs.get_codec(dict(config)).encode(expected)
+    assert zlib.decompress(store["0"]) == np.asarray(expected).tobytes()
+    for array in (z, oz.open(store)):
+        np.testing.assert_array_equal(array[:], values)
+    # Bytes of another writer, decoded backwards.
+    other = store_of(shape=[8], chunks=[8], filters=filters, compressor=ZLIB)
+    other["0"] = zlib.compress(np.asarray(expected).tobytes(), 9)
+    np.testing.assert_array_equal(oz.open(other)[:], values)
+
+
+@pytest.mark.shows("V2-71")
+def test_the_separator_is_read_and_written_only_if_it_is_a_slash() -> None:
+    for stated, key in ((".", "1.0"), ("/", "1/0")):
+        store = store_of(shape=[2, 2], chunks=[1, 2], dimension_separator=stated)
+        store[key] = np.array([7, 8], "<i4").tobytes()
+        assert oz.open(store)[:].tolist() == [[0, 0], [7, 8]]
+        made: dict[str, bytes] = {}
+        z = oz.create_array(
+            made, shape=(2, 2), chunks=(1, 2), dtype="i4", chunk_key_encoding=stated, zarr_format=2
+        )
+        z[1] = 5
+        assert sorted(made) == [".zarray", key]
+        assert strict(made).get("dimension_separator") == (None if stated == "." else "/")
+        assert oz.validate(made) == []
+
+
+@pytest.mark.shows("V2-73")
+def test_nested_chunks_without_a_stated_separator_are_found_on_request() -> None:
+    store = store_of(shape=[2, 2], chunks=[1, 2])
+    store |= {"0/0": np.array([5, 6], "<i4").tobytes(), "1/0": np.array([7, 8], "<i4").tobytes()}
+    assert oz.open(store)[:].tolist() == [[0, 0], [0, 0]]
+    z = oz.open(store, mode="r+", chunk_key_encoding="/")
+    assert z[:].tolist() == [[5, 6], [7, 8]]
+    # The choice holds for as long as the array is open, and a rewritten document states it.
+    z.attrs["a"] = 1
+    z[0] = [1, 2]
+    assert sorted(store) == [".zarray", ".zattrs", "0/0", "1/0"]
+    z.resize(3, 2)
+    assert strict(store)["dimension_separator"] == "/"
+    assert oz.open(store)[:].tolist() == [[1, 2], [7, 8], [0, 0]]
+
+
+@pytest.mark.shows("V2-75")
+@pytest.mark.parametrize("chunks", [[1, 5], [10, 2], [0, 5]])
+def test_an_axis_of_length_0_has_no_chunks(chunks: list[int]) -> None:
+    store = Watched(store_of(shape=[0, 5], chunks=chunks))
+    z = oz.open(store, mode="r+")
+    asked = len(store.asked)
+    assert asked > 0
+    assert z[:].shape == (0, 5)
+    z[:] = np.empty((0, 5), "i4")
+    z[...] = 1
+    assert {*store.asked[asked:]} <= {".zarray", ".zgroup", ".zattrs"}  # is it still the array?
+    assert sorted(store) == [".zarray"]
+
+
+# Objects
+
+
+TEXT = ["", "a", "äß€", "𝄞" * 40]
+OBJECTS: list[tuple[dict[str, Any], list[Any]]] = [
+    ({"id": "vlen-utf8"}, TEXT),
+    ({"id": "vlen-bytes"}, [b"", b"\0", b"abc", b"\xff" * 40]),
+    ({"id": "json2"}, ["a", 1, {"b": [None, True]}, 2.5]),
+    ({"id": "msgpack2"}, ["a", 1, {"b": [None, True]}, b"c"]),
+]
+
+
+@pytest.mark.shows("V2-77")
+@pytest.mark.parametrize(("codec", "items"), OBJECTS, ids=[c["id"] for c, _ in OBJECTS])
+def test_objects_of_other_writers_are_read(codec: dict[str, Any], items: list[Any]) -> None:
+    made = numcodecs.get_codec(dict(codec))
+    filters = [made.get_config()]
+    values = np.empty(4, object)
+    values[:] = items
+    store = store_of(chunks=[4], dtype="|O", filters=filters, compressor=ZLIB, fill_value=None)
+    store["0"] = zlib.compress(bytes(made.encode(values)))
+    assert oz.open(store)[:].tolist() == items
+
+
+class Ran(Exception):
+    """An error raised by code hidden in data."""
+
+
+class Bomb:
+    """An object whose pickle runs code when it is read."""
+
+    def __reduce__(self) -> Any:
+        return run, ()
+
+
+def run() -> None:
+    raise Ran
+
+
+@pytest.mark.shows("V2-77")
+def test_pickle_is_refused() -> None:
+    store = store_of(
+        shape=[2], dtype="|O", filters=[{"id": "pickle", "protocol": 4}], fill_value=None
+    )
+    bomb = np.empty(2, object)
+    bomb[:] = [Bomb(), 1]
+    store["0"] = pickle.dumps(bomb, 4)
+    z = oz.open(store)
+    assert z.shape == (2,)
+    with pytest.raises(oz.UnknownExtension, match="pickle"):
+        z[:]
+
+
+@pytest.mark.shows("V2-39")
+def test_a_filter_works_without_a_compressor() -> None:
+    store = store_of(shape=[3], chunks=[3], filters=[DELTA])
+    oz.open(store, mode="r+")[:] = [100, 101, 103]
+    assert np.frombuffer(store["0"], "<i4").tolist() == [100, 1, 2]
+    assert oz.open(store)[:].tolist() == [100, 101, 103]
+    made: dict[str, bytes] = {}
+    oz.create_array(
+        made,
+        data=np.array([100, 101, 103], "<i4"),
+        chunks=3,
+        filters=[DELTA],
+        compressors=None,
+        zarr_format=2,
+    )
+    assert (strict(made)["filters"], strict(made)["compressor"]) == ([DELTA], None)
+    assert made["0"] == store["0"]

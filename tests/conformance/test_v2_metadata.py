@@ -1,9 +1,8 @@
-"""Zarr version 2: array metadata."""
+"""Zarr version 2: array metadata and data types."""
 
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,16 @@ import pytest
 from numcodecs import blosc
 
 import omnizarr as oz
+from tests.conformance.small_stores import strict
 from tests.conformance.small_stores import v2_store as store_of
-from tests.conformance.v2_metadata import created, strict
+
+
+def created(**options: Any) -> dict[str, Any]:
+    """Return the metadata of a new array."""
+    store: dict[str, bytes] = {}
+    oz.create_array(store, zarr_format=2, **{"shape": 4, "chunks": 2, **options})
+    return strict(store)
+
 
 # As printed, without its two misprints.
 PRINTED = """\
@@ -43,53 +50,6 @@ FIELDS = tuple(json.loads(PRINTED))
 
 
 # The document
-
-
-@pytest.mark.shows("V2-02")
-@pytest.mark.parametrize("key", [".zarray", "foo/.zarray"])
-@pytest.mark.parametrize("text", [b"[]", b"{", b"", b"null", b"\xff"])
-def test_metadata_that_is_not_an_object_is_refused_by_its_key(key: str, text: bytes) -> None:
-    path = key.rpartition("/")[0]
-    with pytest.raises(oz.InvalidMetadata, match=f"'{key}'"):
-        oz.open({key: text}, path=path)
-
-
-# Changes of the metadata, the field that the error names, and a word of it.
-REFUSED: list[tuple[dict[str, Any], str, str]] = [
-    *(({name: ...}, name, "required") for name in FIELDS),
-    *(({"zarr_format": v}, "zarr_format", "expected 2") for v in (1, 3, "2", 2.5, 2.0, True, None)),
-    *(({"shape": value}, "shape[0]", "") for value in ([-1], ["20"], [20.5], [True])),
-    ({"shape": "20"}, "shape", ""),
-    *(({"chunks": value}, "chunks[0]", "") for value in ([-1], ["20"], [20.5])),
-    *(({"chunks": value}, "chunks", "") for value in ("20", [2, 2])),
-    ({"order": "K"}, "order", "expected 'C' or 'F'"),
-    *(({"dimension_separator": v}, "dimension_separator", "expected") for v in ("-", "", None, 1)),
-    ({"compressor": {"level": 1}}, "compressor.id", "expected"),
-    ({"compressor": {"id": 1}}, "compressor.id", "expected"),
-    ({"compressor": "zlib"}, "compressor", "expected"),
-    ({"filters": [{"dtype": "<f8"}]}, "filters[0].id", "expected"),
-    ({"filters": [{"id": "delta", "dtype": "<i4"}, "zlib"]}, "filters[1]", "expected"),
-    ({"filters": {"id": "delta"}}, "filters", "expected"),
-    *(({"dtype": value}, "dtype", "byte order") for value in ("i4", "=i4", "|i4", [["a", "i4"]])),
-    *(({"dtype": value}, "dtype", "unit") for value in ("<M8", "<m8", "<f8[s]", "<M8[fortnight]")),
-    *(({"dtype": value}, "dtype", "type string") for value in ("<M8[]", 4)),
-    ({"dtype": "<i3"}, "dtype", "not a known type"),
-    *(({"dtype": v}, "dtype", "") for v in ([], [["a"]], [["a", "<i4", [2], 1]], [[1, "<i4"]])),
-    *(({"dtype": value}, "dtype", "") for value in ([["a", "<i4", [-1]]], ["<i4"])),
-]
-
-
-@pytest.mark.shows("V2-03", "V2-04", "V2-05", "V2-06", "V2-09", "V2-10", "V2-16", "V2-18", "V2-20")
-@pytest.mark.shows("V2-71", "V2-76")
-@pytest.mark.parametrize(("changes", "field", "word"), REFUSED)
-def test_invalid_metadata_is_refused_with_the_name_of_the_field(
-    changes: dict[str, Any], field: str, word: str
-) -> None:
-    doc = {**json.loads(store_of(fill_value=None)[".zarray"]), **changes}
-    store = {".zarray": json.dumps({k: v for k, v in doc.items() if v is not ...}).encode()}
-    with pytest.raises(oz.InvalidMetadata, match=rf"\.zarray: {re.escape(field)}: .*{word}"):
-        oz.open(store)
-    assert (".zarray", "error") in {(p.key, p.level) for p in oz.validate(store)}
 
 
 @pytest.mark.shows("V2-03", "V2-11", "V2-08")
@@ -162,3 +122,118 @@ def test_unknown_names_are_reported_ignored_and_kept() -> None:
         z.resize(6)
     assert strict(store)["shape"] == [6]
     assert strict(store)["note"] == {"by": "me"}
+
+
+# Data types
+
+
+SIMPLE: list[tuple[str, Any]] = [
+    ("|b1", [True, False, True, True]),
+    ("|i1", [-128, 0, 1, 127]),
+    *[
+        (f"{o}i{n}", [-(2 ** (8 * n - 1)), -1, 0, 2 ** (8 * n - 1) - 1])
+        for n in (2, 4, 8)
+        for o in "<>"
+    ],
+    ("|u1", [0, 1, 128, 255]),
+    *[(f"{o}u{n}", [0, 1, 2, 2 ** (8 * n) - 1]) for n in (2, 4, 8) for o in "<>"],
+    *[(f"{o}f{n}", [0.5, -np.inf, np.nan, -0.0]) for n in (2, 4, 8) for o in "<>"],
+    *[(f"{o}c{n}", [1 + 2j, -1j, complex(np.nan, 1), 0]) for n in (8, 16) for o in "<>"],
+    *[(f"{o}m8[s]", [-1, 0, 1, "NaT"]) for o in "<>"],
+    *[(f"{o}M8[ns]", ["1970-01-01", "2262-04-11", "NaT", "1677-09-22"]) for o in "<>"],
+    ("|S3", [b"", b"a", b"abc", b"\xff\x01"]),
+    ("|S12", [b"", b"hello", b"twelve bytes", b"x"]),
+    *[(f"{o}U3", ["", "a", "äß€", "𝄞𝄞𝄞"]) for o in "<>"],
+    ("|V5", [b"\0\0\0\0\0", b"12345", b"\xff\xfe\0\0\1", b"abcde"]),
+]
+
+
+@pytest.mark.shows("V2-14", "V2-15", "V2-25", "V2-17")
+@pytest.mark.parametrize(("stated", "items"), SIMPLE, ids=[s for s, _ in SIMPLE])
+def test_every_kind_of_type_string_round_trips(stated: str, items: list[Any]) -> None:
+    values = np.array(items, stated)
+    store: dict[str, bytes] = {}
+    oz.create_array(store, data=values, chunks=2, compressors=None, fill_value=None, zarr_format=2)
+    assert strict(store)["dtype"] == stated
+    # Items lie one after the other in the stated order, as NumPy has them in memory.
+    assert store["0"] + store["1"] == values.tobytes()
+    z = oz.open(store)
+    assert z.dtype == np.dtype(stated)
+    assert z[:].tobytes() == values.tobytes()
+
+
+STRUCTURES: list[tuple[str, list[Any], int, dict[str, int]]] = [
+    ("rgb", [["r", "|u1"], ["g", "|u1"], ["b", "|u1"]], 3, {"r": 0, "g": 1, "b": 2}),
+    (
+        "subarray",
+        [["x", "<f4"], ["y", "<f4"], ["z", "<f4", [2, 2]]],
+        24,
+        {"x": 0, "y": 4, "z": 8},
+    ),
+    (
+        "nested",
+        [["foo", "<f4"], ["bar", [["baz", "<f4"], ["qux", "<i4"]]]],
+        12,
+        {"foo": 0, "bar": 4, "bar.baz": 4, "bar.qux": 8},
+    ),
+    ("packed", [["a", "|u1"], ["b", "<f8"]], 9, {"a": 0, "b": 1}),
+    (
+        "deep",
+        [["a", [["b", [["c", [["d", ">i2"], ["e", "|S1", [3]]]]]]]], ["f", "<U2"]],
+        13,
+        {"a.b.c.d": 0, "a.b.c.e": 2, "f": 5},
+    ),
+]
+
+
+@pytest.mark.shows("V2-20", "V2-21", "V2-22", "V2-23", "V2-24")
+@pytest.mark.parametrize(
+    ("stated", "size", "offsets"), [s[1:] for s in STRUCTURES], ids=[s[0] for s in STRUCTURES]
+)
+def test_structures_are_packed_in_order(
+    stated: list[Any], size: int, offsets: dict[str, int]
+) -> None:
+    raw = bytes(range(1, 2 * size + 1)) if "U" not in str(stated) else bytes(2 * size)
+    store = store_of(dtype=stated, fill_value=None)
+    store["0"] = raw
+    z = oz.open(store)
+    assert z.dtype.itemsize == size
+    for name, offset in offsets.items():
+        dtype, found = z.dtype, 0
+        for part in name.split("."):
+            dtype, step = dtype.fields[part][:2]
+            found += step
+        assert found == offset, name
+    assert z[:2].tobytes() == raw
+    written: dict[str, bytes] = {}
+    oz.create_array(written, data=z[:2], chunks=2, compressors=None, fill_value=None, zarr_format=2)
+    assert strict(written)["dtype"] == stated
+    assert written["0"] == raw
+
+
+@pytest.mark.shows("V2-26")
+@pytest.mark.parametrize("stated", ["<u1", ">u1", "|u1", "<i1", ">b1"])
+def test_the_byte_order_of_one_byte_is_ignored_and_not_written(stated: str) -> None:
+    store = store_of(dtype=stated)
+    store["0"] = b"\x01\0"
+    if stated[0] == "|":
+        z = oz.open(store, mode="r+")
+    else:
+        with pytest.warns(oz.OmnizarrWarning, match="byte order"):
+            z = oz.open(store, mode="r+")
+    assert z.dtype == np.dtype("|" + stated[1:])
+    assert z[:2].tolist() == [1, 0]
+    assert created(dtype=stated)["dtype"] == "|" + stated[1:]
+
+
+# Fill values
+
+
+@pytest.mark.shows("V2-28")
+def test_bare_names_in_attributes_are_read_and_quoted_when_these_change() -> None:
+    store = {**store_of(), ".zattrs": b'{"missing": NaN}'}
+    z = oz.open(store, mode="r+")
+    assert np.isnan(z.attrs["missing"])
+    with pytest.warns(oz.OmnizarrWarning, match=r"attributes\.missing"):
+        z.attrs["other"] = 1
+    assert json.loads(store[".zattrs"]) == {"missing": "NaN", "other": 1}

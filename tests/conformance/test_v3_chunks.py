@@ -186,30 +186,6 @@ def test_a_codec_of_fixed_output_size_states_it_in_advance() -> None:
 BLOSC = {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}
 
 
-@pytest.mark.shows("V3-71")
-@pytest.mark.parametrize(
-    ("dtype", "value", "endian", "expected"),
-    [
-        ("int32", [-2], "big", "fffffffe"),
-        ("int32", [-2], "little", "feffffff"),
-        ("complex128", [1 + 2j], "big", "3ff00000000000004000000000000000"),
-        ("complex64", [1 + 2j], "little", "0000803f00000040"),
-        ("bool", [True, False], "little", "0100"),
-        ("float16", [1.5], "big", "3e00"),
-        ("uint64", [1], "big", "0000000000000001"),
-        ("uint8", [1, 2], "big", "0102"),
-    ],
-)
-def test_bytes_are_in_c_order_and_in_the_stated_byte_order(
-    dtype: str, value: list[Any], endian: str, expected: str
-) -> None:
-    store: Store = {}
-    data = np.array(value, dtype)
-    oz.create_array(store, data=data, chunks=data.shape, codecs=[codec("bytes", endian=endian)])
-    assert store["c/0"].hex() == expected
-    assert oz.open(store)[...].tobytes() == data.tobytes()
-
-
 @pytest.mark.shows("V3-72")
 def test_the_byte_order_is_stated_for_every_type_of_several_bytes() -> None:
     for small in ("bool", "int8", "uint8"):

@@ -56,16 +56,6 @@ def test_metadata_of_3_0_opens_and_a_name_of_a_later_version_is_refused() -> Non
         open_doc(codecs=[{"name": "bytes"}, {"name": "codec_of_3_2"}])[...]
 
 
-@pytest.mark.shows("V3-04")
-def test_a_path_is_the_parents_path_a_slash_and_the_name() -> None:
-    store: dict[str, bytes] = {}
-    bar = oz.create_group(store).create_group("foo").create_group("bar")
-    assert bar.name == "/foo/bar"
-    assert oz.open(store).name == "/"
-    assert oz.open(store, path="/foo/").name == "/foo"
-    assert oz.open(store, path="/foo/bar/") == bar
-
-
 # Keys
 
 
@@ -95,108 +85,6 @@ def test_the_suffix_zarr_is_suggested_but_not_required(tmp_path: Path) -> None:
     for name in ("data.zarr", "data"):
         oz.create_array(tmp_path / name, data=np.arange(3))
         assert oz.open(tmp_path / name)[2] == 2
-
-
-# What is refused
-
-BLOSC = {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}
-CUBE: dict[str, Any] = {"shape": [2, 2, 2], "chunk_grid": regular(2, 2, 2)}
-
-
-def named(name: str, **configuration: Any) -> dict[str, Any]:
-    return {"name": name, "configuration": configuration}
-
-
-def _codec(name: str, **configuration: Any) -> dict[str, Any]:
-    return {"codecs": ["bytes", named(name, **configuration)]}
-
-
-# Changes of the metadata, and what the error names.
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    *(({"zarr_format": value}, "zarr_format") for value in ("3", 3.5, 3.0, True, None, 4, DROP)),
-    *(({"node_type": value}, "node_type") for value in ("Array", "thing", 1, None, DROP)),
-    *(({"shape": value}, "shape") for value in ([-1], [1.5], [6.0], 10, "6", None, ["6"], DROP)),
-    *(({"shape": value}, "shape[0]") for value in ([True], [4.0])),
-    *(({"shape": value}, "63 bits") for value in ([2**63], [2**40, 2**40])),
-    ({"shape": [1] * 65}, "65 dimensions"),
-    *(({"data_type": value}, "data_type") for value in (7, ["x"], None, True, DROP)),
-    ({"data_type": "int32x"}, "int32x"),
-    *(({"data_type": r, "fill_value": [0]}, "multiple of 8") for r in ("r12", "r0", "r7")),
-    ({"data_type": named("int32", endian="big")}, "configuration.endian"),
-    *(({"chunk_grid": value}, "chunk_grid") for value in (7, ["regular"], None, 1.5, DROP)),
-    ({"chunk_grid": regular(-1)}, "chunk_grid"),
-    ({"chunk_grid": regular(4, 4)}, "entries"),
-    *(({"chunk_grid": value}, "chunk_shape") for value in ({"name": "regular"}, named("regular"))),
-    ({"chunk_grid": named("regular", chunk_shape=[4], z=1)}, "configuration.z"),
-    *(({"chunk_key_encoding": value}, "chunk_key_encoding") for value in (7, ["default"], DROP)),
-    *(
-        ({"chunk_key_encoding": named(name, separator=value)}, "separator")
-        for name in ("default", "v2")
-        for value in ("-", "", None, 1, "//")
-    ),
-    ({"chunk_key_encoding": named("default", prefix="d")}, "configuration.prefix"),
-    *(({"fill_value": value}, "fill_value") for value in (2**31, 1.0, DROP)),
-    *(({"codecs": value}, "codecs") for value in ([], {"name": "bytes"}, "bytes")),
-    *(({"codecs": ["bytes", value]}, "codecs[1]") for value in (7, ["gzip"], None, True, "bytes")),
-    ({"codecs": [named("gzip", level=1)]}, "gzip"),
-    *(({"codecs": [named("bytes", endian=e)], "data_type": "int32"}, "endian") for e in ("", 1)),
-    ({"codecs": [named("bytes", swap=1)]}, "configuration.swap"),
-    (_codec("crc32c", seed=1), "configuration.seed"),
-    (_codec("gzip", level=1, x=1), "configuration.x"),
-    *((_codec("gzip", level=value), "level") for value in (10, -1, "1", 1.5, True)),
-    *((_codec("blosc", **{**BLOSC, "cname": value}), "cname") for value in ("lz5", "LZ4", 1)),
-    *((_codec("blosc", **{**BLOSC, "clevel": value}), "clevel") for value in (10, "5", 5.0, True)),
-    *((_codec("blosc", **{**BLOSC, "shuffle": value}), "shuffle") for value in (1, "auto", None)),
-    *((_codec("blosc", **{**BLOSC, "typesize": value}), "typesize") for value in (0, -4, "4", 4.0)),
-    *((_codec("blosc", **{**BLOSC, "blocksize": value}), "blocksize") for value in (-1, "0", 1.5)),
-    *(
-        (_codec("blosc", **{k: v for k, v in BLOSC.items() if k != name}), name)
-        for name in ("cname", "clevel", "shuffle")
-    ),
-    *(
-        ({**CUBE, "codecs": [named("transpose", order=order), "bytes"]}, "order")
-        for order in (
-            [0, 0, 1],
-            [1, 2, 3],
-            [-1, 0, 1],
-            [0, 1],
-            [0.0, 1, 2],
-            "K",
-            None,
-            [True, 0, 2],
-        )
-    ),
-    ({"codecs": ["transpose", "bytes"]}, "order"),
-    *(({"storage_transformers": [value]}, "storage_transformers[0]") for value in (7, None, ["x"])),
-    *(({"dimension_names": value}, "dimension_names") for value in (["a", "b"], [1], "x", [["x"]])),
-    *(({"attributes": value}, "attributes") for value in ([], "x", 1, None)),
-    ({"surprise": 1}, "surprise"),
-]
-
-
-@pytest.mark.shows("V3-14")
-@pytest.mark.shows("V3-09", "V3-10", "V3-11", "V3-13", "V3-16", "V3-36", "V3-61", "V3-62", "V3-71")
-@pytest.mark.shows("V3-73", "V3-75", "V3-76", "V3-77", "V3-78", "V3-106", "V3-107")
-@pytest.mark.filterwarnings("ignore::omnizarr.errors.OmnizarrWarning")
-@pytest.mark.parametrize(("changes", "field"), REFUSED)
-def test_invalid_metadata_is_refused_with_the_name_of_the_field(
-    changes: dict[str, Any], field: str
-) -> None:
-    doc = array_doc(**changes)
-    store = put(doc)
-    before = copy.deepcopy(store)
-    with pytest.raises((oz.InvalidMetadata, oz.UnknownExtension)) as caught:
-        _ = oz.open(store, mode="r+").dtype
-    assert field in str(caught.value)
-    assert "zarr.json" in str(caught.value) or "'/'" in str(caught.value)
-    assert store == before
-    assert any(field in str(p) for p in oz.validate(doc))
-
-
-@pytest.mark.shows("V3-26")
-@pytest.mark.parametrize("value", [1, [], "inline", {"kind": "inline", "metadata": {}}])
-def test_consolidated_metadata_is_an_object_that_need_not_be_understood(value: Any) -> None:
-    assert "consolidated_metadata" in refused(group_doc(consolidated_metadata=value))
 
 
 # Array document

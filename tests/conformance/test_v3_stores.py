@@ -122,25 +122,6 @@ def test_a_name_with_a_question_mark_or_number_sign_is_not_truncated(
 # Operations
 
 
-@pytest.mark.shows("V3-89")
-def test_creating_a_node_creates_missing_parent_groups() -> None:
-    store: Store = {}
-    oz.create_array(store, path="foo/baz/qux", shape=(1,), dtype="u1")
-    assert sorted(store) == [
-        "foo/baz/qux/zarr.json",
-        "foo/baz/zarr.json",
-        "foo/zarr.json",
-        "zarr.json",
-    ]
-    for path in ("", "foo", "foo/baz"):
-        assert stored(store, path)["node_type"] == "group"
-    old = b'{"node_type": "group", "zarr_format": 3, "attributes": {"kept": true}}'
-    store["foo/zarr.json"] = old
-    oz.create_group(store, path="foo/new/deep")
-    assert store["foo/zarr.json"] == old
-    assert oz.open(store, path="foo/new/deep").name == "/foo/new/deep"
-
-
 @pytest.fixture
 def hierarchy() -> Store:
     return {
@@ -183,23 +164,6 @@ def test_a_group_that_cannot_be_listed_is_not_taken_for_empty(
             act(blind)
     oz.consolidate_metadata(hierarchy)
     assert list(oz.open(SmallestStore(hierarchy))) == ["foo"]
-
-
-@pytest.mark.shows("V3-92")
-def test_erasing_a_node_erases_its_prefix_and_nothing_else(store: Any) -> None:
-    root = oz.create_group(store)
-    root.create_array("foo/ba/a", data=np.arange(4), chunks=(2,))
-    root.create_array("foo/baz", data=np.arange(4), chunks=(2,))
-    root.create_array("foo/dots", data=np.arange(4), chunks=(2,), chunk_key_encoding=".")
-    kept = {k for k in stores.list_prefix(store, "") if not k.startswith("foo/ba/")}
-    del root["foo/ba"]
-    assert set(stores.list_prefix(store, "")) == kept
-    assert list(root["foo"]) == ["baz", "dots"]
-    with pytest.raises(oz.NodeNotFound, match="foo/ba"):
-        del root["foo/ba"]
-    del root["foo/dots"]
-    oz.create_group(store, overwrite=True)
-    assert list(stores.list_prefix(store, "")) == ["zarr.json"]
 
 
 # Resizing

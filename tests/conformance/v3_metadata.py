@@ -7,7 +7,7 @@ from typing import Any
 
 import omnizarr as oz
 
-DROP: Any = object()
+DROP: Any = ...
 
 
 def array_doc(**changes: Any) -> dict[str, Any]:
