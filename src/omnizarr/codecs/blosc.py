@@ -82,7 +82,6 @@ class NumcodecsBlosc(BytesBytesCodec):
     typesize: int | None = None
 
     name: ClassVar[str] = "numcodecs.blosc"
-    borrows: ClassVar[bool] = True
     shuffles: ClassVar[tuple[Any, ...]] = (-1, 0, 1, 2)
 
     def __post_init__(self) -> None:
@@ -161,7 +160,6 @@ class Blosc(NumcodecsBlosc):
     blocksize: int = 0
 
     name: ClassVar[str] = "blosc"
-    borrows: ClassVar[bool] = True
     shuffles: ClassVar[tuple[Any, ...]] = (*SHUFFLES, None)
     stated: ClassVar[tuple[str, ...]] = ("cname", "clevel", "shuffle")
 

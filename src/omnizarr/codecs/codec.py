@@ -9,9 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
@@ -123,15 +121,6 @@ class BytesBytes(ABC):
 
 
 Codec: TypeAlias = ArrayArray | ArrayBytes | BytesBytes
-
-
-def borrows(codec: object) -> bool:
-    """Return True if a codec may be given memory that is reused after its call has returned.
-
-    It declares that by ``borrows: ClassVar[bool] = True``: it keeps nothing of its input, and makes
-    bytes of bytes in memory of their own. A class that inherits from it must declare it again.
-    """
-    return bool(vars(type(codec)).get("borrows", False))
 
 
 def is_lossy(codec: object) -> bool:
@@ -352,48 +341,6 @@ def as_bytes_array(data: Buffer) -> npt.NDArray[np.uint8]:
 def limit_of(size: int | None) -> int:
     """Return how many bytes may be decompressed: the expected size, or the setting's limit."""
     return config.get().max_unpacked if size is None else size
-
-
-def bounded(stream: Callable[[Buffer, int], bytes], data: Buffer, size: int | None) -> bytes:
-    """Run a decompressor that takes a limit; raise if it makes more bytes than allowed."""
-    limit = limit_of(size)
-    out = stream(data, limit + 1)
-    if len(out) > limit:
-        raise ValueError(f"it decompresses to more than the {limit} bytes expected")
-    return out
-
-
-MAX_KEPT = 2**24  # bytes of a buffer that a thread keeps for the next use
-_NO_BUFFER = np.empty(0, np.uint8)
-
-
-class _Kept(threading.local):
-    buffer = _NO_BUFFER
-
-
-_kept = _Kept()
-
-
-class temporary_buffer:
-    """A reused flat buffer of `size` bytes until the block ends; new memory is slow.
-
-    A finaliser or signal handler that decodes in the meantime gets another one.
-    """
-
-    __slots__ = ("_buffer", "_size")
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def __enter__(self) -> npt.NDArray[np.uint8]:
-        self._buffer, _kept.buffer = _kept.buffer, _NO_BUFFER
-        if len(self._buffer) < self._size:
-            self._buffer = np.empty(self._size, np.uint8)
-        return self._buffer[: self._size]
-
-    def __exit__(self, *exception: object) -> None:
-        if len(self._buffer) <= MAX_KEPT:
-            _kept.buffer = self._buffer
 
 
 def check_memory(size: int) -> None:

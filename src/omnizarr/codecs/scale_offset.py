@@ -39,7 +39,6 @@ class ScaleOffset(ArrayArrayCodec):
     scale: Any = 1
 
     name: ClassVar[str] = "scale_offset"
-    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for member in ("offset", "scale"):

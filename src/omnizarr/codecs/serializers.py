@@ -42,7 +42,6 @@ class Bytes(ArrayBytesCodec):
     endian: str | None = None
 
     name: ClassVar[str] = "bytes"
-    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check("endian", self.endian in (None, "little", "big"), "'little' or 'big'")
@@ -122,7 +121,6 @@ class Packbits(ArrayBytesCodec):
     last_bit: int | None = None
 
     name: ClassVar[str] = "packbits"
-    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         allowed = ("none", "first_byte", "last_byte")

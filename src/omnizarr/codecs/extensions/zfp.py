@@ -276,7 +276,6 @@ class Zfp(ArrayBytesCodec):
     precision: int | None = None
 
     name: ClassVar[str] = "zfp"
-    borrows: ClassVar[bool] = True
     package: ClassVar[tuple[str, str] | None] = ("zfpy", "zfp")
 
     def __post_init__(self) -> None:
@@ -357,7 +356,6 @@ class Zfpy(ArrayBytesCodec):
     compression_kwargs: Mapping[str, Any] | None = None
 
     name: ClassVar[str] = "numcodecs.zfpy"
-    borrows: ClassVar[bool] = True
     package: ClassVar[tuple[str, str] | None] = ("zfpy", "zfp")
 
     def __post_init__(self) -> None:
