@@ -256,15 +256,10 @@ def bind_regular(named: Named, shape: tuple[int, ...]) -> Grid:
     check_members(named, "chunk grid", required=("chunk_shape",))
     fields = Fields("", named.configuration, [])
     chunks = fields.integers("chunk_shape")
+    if not fields.problems:
+        fields.check_chunks("chunk_shape", chunks, shape)
     for problem in fields.problems:
         raise invalid("chunk grid", named.name, problem.field, problem.message)
-    if len(chunks) != len(shape):
-        message = f"has {len(chunks)} entries, but shape has {len(shape)}"
-        raise invalid("chunk grid", named.name, "chunk_shape", message)
-    for i, (chunk, length) in enumerate(zip(chunks, shape, strict=True)):
-        if chunk == 0 and length:
-            message = "a chunk cannot have length 0 where the array does not"
-            raise invalid("chunk grid", named.name, f"chunk_shape[{i}]", message)
     return Grid(tuple(RegularAxis(n, max(1, c)) for n, c in zip(shape, chunks, strict=True)))
 
 

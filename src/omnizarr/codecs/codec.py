@@ -11,13 +11,13 @@ import importlib
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
-from omnizarr.codecs.specify import plain_member, to_named
+from omnizarr.codecs.specify import KINDS, plain_members, to_named
 from omnizarr.data_types.data_type import DataType, Scalar
 from omnizarr.errors import InvalidMetadata, MissingModule, Problem, WrongType, known_names
 from omnizarr.model import Named
@@ -28,7 +28,6 @@ from omnizarr.model.node import check_members, invalid
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Region: TypeAlias = tuple[slice, ...]  # start, stop and a positive step for every axis
 Kind: TypeAlias = Literal["array->array", "array->bytes", "bytes->bytes"]
-KINDS = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +146,8 @@ class Configured:
     name: ClassVar[str]
     # Members that metadata must state although the class has defaults for them.
     stated: ClassVar[tuple[str, ...]] = ()
+    # Members that list codecs.
+    codec_lists: ClassVar[tuple[str, ...]] = ()
     # A module that the codec needs, and the extra of this package that installs it.
     package: ClassVar[tuple[str, str] | None] = None
 
@@ -157,14 +158,12 @@ class Configured:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the codec as metadata state it: its name and configuration."""
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every subclass is one
-        members = {f.name: getattr(self, f.name) for f in fields}
-        found = {k: plain_member(v) for k, v in members.items() if v is not None}
+        found = plain_members(self)
         return {"name": self.name, "configuration": found} if found else {"name": self.name}
 
-    def name_codecs(self, *members: str) -> None:
+    def name_codecs(self) -> None:
         """Replace codecs that users may give as objects by their names and configurations."""
-        for member in members:
+        for member in self.codec_lists:
             named = tuple(to_named(codec, None) for codec in getattr(self, member))
             object.__setattr__(self, member, named)
 
@@ -191,7 +190,9 @@ def bind_dataclass(cls: Any, named: Named) -> Any:
     needed = (f for f in fields if f.name in stated or f.default is missing)
     required = {f.name for f in needed if f.default_factory is missing}
     check_members(named, "codec", required=required, optional={f.name for f in fields})
-    return cls(**{k: _frozen(v) for k, v in named.configuration.items()})
+    lists = getattr(cls, "codec_lists", ())
+    inside = dict(zip(lists, inner_codecs(named, *lists), strict=True))
+    return cls(**{k: _frozen(v) for k, v in named.configuration.items()} | inside)
 
 
 def inner_codecs(stated: Named, *members: str, least: int = 1) -> list[tuple[Named, ...]]:
@@ -202,12 +203,9 @@ def inner_codecs(stated: Named, *members: str, least: int = 1) -> list[tuple[Nam
         if not isinstance(given, (list, tuple)) or len(given) < least:
             fields.error(member, f"expected a list of codecs{', at least one' if least else ''}")
             continue
-        found.append(
-            tuple(
-                each if isinstance(each, Named) else as_named(fields, f"{member}[{i}]", each)
-                for i, each in enumerate(given)
-            )
-        )
+        places = ((f"{member}[{i}]", each) for i, each in enumerate(given))
+        some = (e if isinstance(e, Named) else as_named(fields, at, e) for at, e in places)
+        found.append(tuple(some))
     raise_problems(fields, stated.name)
     return found
 

@@ -38,7 +38,6 @@ from omnizarr.codecs.codec import (
     Codec,
     Spec,
     as_bytes_array,
-    inner_codecs,
     limit_of,
 )
 from omnizarr.codecs.pipeline import CodecPipeline, bind_pipeline
@@ -70,20 +69,14 @@ class Vlen(ArrayBytesCodec):
     index_location: str = "start"
 
     name: ClassVar[str] = "zarrs.vlen"
+    codec_lists: ClassVar[tuple[str, ...]] = ("index_codecs", "data_codecs")
+    stated: ClassVar[tuple[str, ...]] = (*codec_lists, "index_data_type")
 
     def __post_init__(self) -> None:
-        self.name_codecs("index_codecs", "data_codecs")
+        self.name_codecs()
         types, places = ("uint32", "uint64"), ("start", "end")
         self.check("index_data_type", self.index_data_type in types, " or ".join(types))
         self.check("index_location", self.index_location in places, " or ".join(places))
-
-    @classmethod
-    def bind(cls, named: Named) -> Vlen:
-        needed = ("index_codecs", "data_codecs", "index_data_type")
-        check_members(named, "codec", required=needed, optional=("index_location",))
-        index, data = inner_codecs(named, *needed[:2])
-        stated = named.configuration
-        return cls(index, data, stated["index_data_type"], stated.get("index_location", "start"))
 
     def encoded_size(self, spec: Spec) -> int | None:
         """Return None; raise if the codecs do not fit such chunks."""
@@ -203,15 +196,11 @@ class Optional(ArrayBytesCodec):
     data_codecs: tuple[Named, ...] = LITTLE
 
     name: ClassVar[str] = "zarrs.optional"
+    codec_lists: ClassVar[tuple[str, ...]] = ("mask_codecs", "data_codecs")
+    stated: ClassVar[tuple[str, ...]] = codec_lists
 
     def __post_init__(self) -> None:
-        self.name_codecs("mask_codecs", "data_codecs")
-
-    @classmethod
-    def bind(cls, named: Named) -> Optional:
-        members = ("mask_codecs", "data_codecs")
-        check_members(named, "codec", required=members)
-        return cls(*inner_codecs(named, *members))
+        self.name_codecs()
 
     def encoded_size(self, spec: Spec) -> int | None:
         """Return None; raise if the codecs do not fit such chunks."""
