@@ -68,9 +68,6 @@ def covering(named: Named, shape: tuple[int, ...], unit: tuple[int, ...] | None 
     return _cover_rectilinear(named, shape, unit or (1,) * len(shape))
 
 
-# Axes and grids
-
-
 @dataclass(frozen=True, slots=True)
 class RegularAxis:
     """Chunks of one length."""
@@ -248,9 +245,6 @@ def _chunks(axis: GridAxis, start: int, size: int, step: int) -> Integers:
     return found
 
 
-# Regular grids
-
-
 def bind_regular(named: Named, shape: tuple[int, ...]) -> Grid:
     """Return the regular grid over an array of that shape."""
     check_members(named, "chunk grid", required=("chunk_shape",))
@@ -261,9 +255,6 @@ def bind_regular(named: Named, shape: tuple[int, ...]) -> Grid:
     for problem in fields.problems:
         raise invalid("chunk grid", named.name, problem.field, problem.message)
     return Grid(tuple(RegularAxis(n, max(1, c)) for n, c in zip(shape, chunks, strict=True)))
-
-
-# Rectilinear grids
 
 
 def bind_rectilinear(named: Named, shape: tuple[int, ...]) -> Grid:

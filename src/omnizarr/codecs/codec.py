@@ -55,9 +55,6 @@ class Spec:
         return None if self.data_type.variable else self.size * self.data_type.dtype.itemsize
 
 
-# The three kinds
-
-
 class ArrayArray(ABC):
     """Turns an array into another array."""
 
@@ -120,17 +117,6 @@ class BytesBytes(ABC):
 
 
 Codec: TypeAlias = ArrayArray | ArrayBytes | BytesBytes
-
-
-def is_lossy(codec: object) -> bool:
-    """Return True if values can come back changed by more than a rounding of the last digit.
-
-    A codec declares that by an attribute or property ``lossy``.
-    """
-    return bool(getattr(codec, "lossy", False))
-
-
-# Configuration
 
 
 class Configured:
@@ -219,9 +205,6 @@ def raise_problems(fields: Fields, name: str) -> None:
 
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(v) for v in value) if isinstance(value, list) else value
-
-
-# Base classes
 
 
 class ArrayArrayCodec(ArrayArray, Configured):
@@ -318,9 +301,6 @@ def require(module: str, codec: str, extra: str) -> Any:
         raise MissingModule(
             f"codec {codec!r} needs the package {package}: pip install 'omnizarr[{extra}]'"
         ) from None
-
-
-# Buffers
 
 
 def as_bytes_array(data: Buffer) -> npt.NDArray[np.uint8]:

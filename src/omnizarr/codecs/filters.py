@@ -142,8 +142,6 @@ class Squeeze(_Reshaping):
         return Spec(shape or (1,), spec.data_type, spec.fill)
 
 
-# Rounding
-
 Bits = npt.NDArray[np.unsignedinteger[Any]]
 MANTISSA = {"float16": 10, "float32": 23, "float64": 52, "bfloat16": 7}
 

@@ -37,7 +37,6 @@ from omnizarr.codecs.codec import (
     bind_dataclass,
     check_kind,
     is_fill,
-    is_lossy,
 )
 from omnizarr.codecs.filters import Transpose
 from omnizarr.data_types import as_type
@@ -60,9 +59,6 @@ Request: TypeAlias = tuple[str, Range | None]  # a key and a byte range of its v
 Answers: TypeAlias = Sequence[Buffer | None]  # None: there is no such key
 Requests: TypeAlias = Generator[list[Request], Answers, T]
 Decode: TypeAlias = Callable[[npt.NDArray[Any]], None]  # fills an array
-
-
-# Binding
 
 
 def bind_pipeline(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") -> CodecPipeline:
@@ -109,7 +105,7 @@ def bind_pipeline(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") 
                     serializer = cast(ArrayBytes, codec)
                     size = serializer.encoded_size(current)
             except InvalidMetadata as e:
-                raise _within_codec(e, named, where) from None
+                raise placed(e, f"codec {named.stated or named.name!r}", where) from None
         else:
             if not after and hasattr(codec, "for_items"):
                 itemsize = 1 if current.data_type.variable else current.data_type.dtype.itemsize
@@ -150,7 +146,7 @@ def bind_codec(named: Named, where: str) -> Codec:
         bind = getattr(target, "bind", None) or partial(bind_dataclass, target)
         bound: Codec = bind(effective(named))
     except InvalidMetadata as e:
-        raise _within_codec(e, named, where) from None
+        raise placed(e, f"codec {named.stated or named.name!r}", where) from None
     except UnknownExtension:
         if named.stated:
             registry.lookup("codec", named.stated, where)
@@ -159,15 +155,12 @@ def bind_codec(named: Named, where: str) -> Codec:
     return bound
 
 
-def _within_codec(error: InvalidMetadata, named: Named, where: str) -> InvalidMetadata:
-    """Return the error of one codec, with the codec's place in front of each problem's field."""
+def placed(error: InvalidMetadata, what: str, where: str) -> InvalidMetadata:
+    """Return the error of an extension, with its place in front of each problem's field."""
     inner = error.problems or (Problem("", "", str(error)),)
     places = (f"{where}.{p.field}" if p.field else where for p in inner)
     problems = [Problem(p.key, at, p.message) for p, at in zip(inner, places, strict=True)]
-    return InvalidMetadata.of(problems, f"codec {named.stated or named.name!r}")
-
-
-# Encoding and decoding
+    return InvalidMetadata.of(problems, what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +259,12 @@ class CodecPipeline:
 
     @property
     def lossy(self) -> list[str]:
-        """The names of codecs that declare themselves lossy, including codecs inside shards."""
+        """The names of codecs that have a true `lossy`, including codecs inside shards.
+
+        Their values can come back changed by more than a rounding of the last digit.
+        """
         steps = (*self.array_array, (self.array_bytes, None), *self.bytes_bytes)
-        found = [_name(codec) for codec, _ in steps if is_lossy(codec)]
+        found = [_name(codec) for codec, _ in steps if getattr(codec, "lossy", False)]
         inner = getattr(self.array_bytes, "inner", None)
         return found + (inner.lossy if isinstance(inner, CodecPipeline) else [])
 
@@ -354,9 +350,6 @@ def _typed(codec: ArrayArray, array: npt.NDArray[Any], spec: Spec) -> npt.NDArra
     if array.dtype == dtype or isinstance(codec, Transpose):
         return array
     return as_type(array, dtype)
-
-
-# Requests
 
 
 def run_requests(requests: Requests[T], fetch: Callable[[list[Request]], Answers]) -> T:

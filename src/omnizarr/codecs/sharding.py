@@ -56,9 +56,6 @@ Index = npt.NDArray[np.uint64]
 Coords = tuple[int, ...]
 
 
-# The layout of a shard
-
-
 @dataclass(frozen=True, slots=True)
 class ShardLayout:
     """The layout of shards with a fixed number of chunks, and of their index."""
@@ -182,9 +179,6 @@ def split_joined(joined: JoinedRanges, answers: Sequence[Buffer | None]) -> dict
         view = views[number]
         out[part] = check_length(part, None if view is None else inside.of(view))
     return out
-
-
-# The codec
 
 
 @dataclass(frozen=True, slots=True)

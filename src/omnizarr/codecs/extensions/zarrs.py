@@ -35,7 +35,8 @@ from omnizarr.codecs import numcodecs
 from omnizarr.codecs.codec import (
     ArrayBytesCodec,
     Buffer,
-    Codec,
+    Configured,
+    Kind,
     Spec,
     as_bytes_array,
     limit_of,
@@ -147,20 +148,16 @@ class Vlen(ArrayBytesCodec):
 
 
 @dataclass(frozen=True, slots=True)
-class VlenV2(ArrayBytesCodec):
+class VlenV2(Configured):
     """The codec ``zarrs.vlen_v2`` (earlier ``vlen_v2``); no configuration."""
 
     name: ClassVar[str] = "zarrs.vlen_v2"
+    kind: ClassVar[Kind] = "array->bytes"
 
-    def encoded_size(self, spec: Spec) -> int | None:
+    def for_spec(self, spec: Spec) -> VlenUtf8 | VlenBytes:
+        """Return the codec of version 2 for such items."""
         check_variable(self.name, spec)
-        return None
-
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        return _interleaved(spec).encode(array, spec)
-
-    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        return _interleaved(spec).decode(data, spec)
+        return VlenUtf8() if spec.data_type.named.name == "string" else VlenBytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +167,7 @@ class VlenArray(VlenV2):
     name: ClassVar[str] = "vlen-array"
 
     @classmethod
-    def bind(cls, named: Named) -> Codec:  # type: ignore[override]  # another one in version 2
+    def bind(cls, named: Named) -> Any:  # another one in version 2
         if "dtype" in named.configuration:
             return numcodecs.bind(Named(f"{PREFIX}vlen-array", named.configuration))
         check_members(named, "codec")
@@ -182,10 +179,6 @@ def check_variable(name: str, spec: Spec) -> None:
     stated = spec.data_type.named.name
     if stated not in ("string", "bytes", "variable_length_bytes"):
         raise InvalidMetadata(f"codec {name!r} stores 'string' and 'bytes', not {stated!r}")
-
-
-def _interleaved(spec: Spec) -> VlenUtf8 | VlenBytes:
-    return VlenUtf8() if spec.data_type.named.name == "string" else VlenBytes()
 
 
 @dataclass(frozen=True, slots=True)

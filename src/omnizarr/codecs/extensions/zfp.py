@@ -45,9 +45,6 @@ HEADER_BITS = 148  # the settings may have a shorter form
 TYPES = tuple(np.dtype(name) for name in ("i4", "i8", "f4", "f8"))
 
 
-# Settings of the library
-
-
 @dataclass(frozen=True, slots=True)
 class ZfpLimits:
     """The four limits of a block that define every mode, under the names of the library."""
@@ -114,9 +111,6 @@ class Header:
         return cls(tuple(reversed(sizes)), dtype, limits)
 
 
-# Streams
-
-
 def decompress_with_header(data: Buffer, dtype: np.dtype[Any], size: int) -> npt.NDArray[Any]:
     """Return the array of a stream with a header; raise for another type or number of items."""
     found = Header.of(data)
@@ -158,9 +152,6 @@ def _decode_padded(
 
 def _zfpy() -> Any:
     return require("zfpy", "zfp", "zfp")
-
-
-# Types of numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +222,6 @@ def _check_rank(spec: Spec, codec: str) -> None:
             f"codec {codec!r} takes chunks of at most {MAX_RANK} axes, not {len(spec.shape)};"
             " put 'reshape' before it"
         )
-
-
-# Codecs
 
 
 @dataclass(frozen=True, slots=True)
