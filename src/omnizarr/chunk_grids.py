@@ -68,9 +68,6 @@ def covering(named: Named, shape: tuple[int, ...], unit: tuple[int, ...] | None 
     return _cover_rectilinear(named, shape, unit or (1,) * len(shape))
 
 
-# Axes and grids
-
-
 @dataclass(frozen=True, slots=True)
 class RegularAxis:
     """Chunks of one length."""
@@ -248,27 +245,16 @@ def _chunks(axis: GridAxis, start: int, size: int, step: int) -> Integers:
     return found
 
 
-# Regular grids
-
-
 def bind_regular(named: Named, shape: tuple[int, ...]) -> Grid:
     """Return the regular grid over an array of that shape."""
     check_members(named, "chunk grid", required=("chunk_shape",))
     fields = Fields("", named.configuration, [])
     chunks = fields.integers("chunk_shape")
+    if not fields.problems:
+        fields.check_chunks("chunk_shape", chunks, shape)
     for problem in fields.problems:
         raise invalid("chunk grid", named.name, problem.field, problem.message)
-    if len(chunks) != len(shape):
-        message = f"has {len(chunks)} entries, but shape has {len(shape)}"
-        raise invalid("chunk grid", named.name, "chunk_shape", message)
-    for i, (chunk, length) in enumerate(zip(chunks, shape, strict=True)):
-        if chunk == 0 and length:
-            message = "a chunk cannot have length 0 where the array does not"
-            raise invalid("chunk grid", named.name, f"chunk_shape[{i}]", message)
     return Grid(tuple(RegularAxis(n, max(1, c)) for n, c in zip(shape, chunks, strict=True)))
-
-
-# Rectilinear grids
 
 
 def bind_rectilinear(named: Named, shape: tuple[int, ...]) -> Grid:

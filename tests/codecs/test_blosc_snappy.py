@@ -87,8 +87,3 @@ def test_a_stream_that_snappy_made_longer_is_read() -> None:
     )
     store["0"] = sizes + blosc._WORD.pack(20) + blosc._WORD.pack(len(stream)) + stream
     assert array[...].tolist() == values.tolist()
-
-
-def test_a_buffer_without_snappy_is_not_changed() -> None:
-    buffer = bytes([2, 1, 0x21, 4]) + bytes(12)
-    assert blosc.without_snappy(buffer) is buffer

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from omnizarr.codecs.cast_value import OUT_OF_RANGE, ROUNDINGS, cast, reals
 from omnizarr.data_types import bind
 from omnizarr.model import Named
 from tests.codecs.documents import check_refused
-from tests.codecs.numbers import expected
+from tests.codecs.numbers import expected, rounded
 
 INTEGERS = [f"{s}int{n}" for s in ("", "u") for n in (2, 4, 8, 16, 32, 64)]
 EIGHT = ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
@@ -80,6 +82,20 @@ def test_every_cast_gives_the_exact_number_or_is_refused(
     if "fnuz" in target:
         want = [abs(x) if x == 0 else x for x in want]  # they have one zero
     assert [*map(repr, map(_plain, found))] == [*map(repr, map(_plain, want))]
+
+
+@pytest.mark.parametrize("name", FLOATS[:-2])
+def test_neighbours_are_as_far_apart_as_the_expected_results_assume(name: str) -> None:
+    of = numbers_of(name)
+    with np.errstate(invalid="ignore"):
+        found = np.arange(2 ** (8 * of.dtype.itemsize)).astype(f"u{of.dtype.itemsize}")
+        every = np.unique(found.view(of.dtype).astype("f8"))
+    every = every[np.isfinite(every) & (every >= 0)]
+    assert every[-1] == of.high
+    for low, high in itertools.pairwise(map(Fraction, every.tolist())):
+        middle = (low + high) / 2
+        assert rounded(middle, of, "towards-zero") == low
+        assert rounded(middle, of, "towards-positive") == high
 
 
 @pytest.mark.parametrize("source", ["float64", "int64"])

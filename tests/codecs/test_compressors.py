@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from omnizarr.codecs import codec as buffers
 from omnizarr.codecs import compressors
 from omnizarr.codecs.blosc import Blosc
 from omnizarr.codecs.compressors import Crc32c, Gzip, Zlib, Zstd
@@ -88,21 +87,6 @@ def test_a_buffer_of_the_wrong_size_is_refused_before_it_is_touched(codec: Any) 
         with pytest.raises(ValueError, match="says 200 bytes"):
             codec.decode_into(stored, out)
         assert (out == 7).all()
-
-
-def test_a_thread_keeps_no_large_buffer() -> None:
-    for size in (1000, 2 * buffers.MAX_KEPT):
-        with buffers.temporary_buffer(size) as room:
-            assert len(room) == size
-    assert len(buffers._kept.buffer) <= buffers.MAX_KEPT
-
-
-def test_a_buffer_in_use_is_not_given_to_a_handler_that_runs_meanwhile() -> None:
-    with buffers.temporary_buffer(10) as outer:
-        outer[:] = 1
-        with buffers.temporary_buffer(10) as inner:
-            inner[:] = 2
-        assert outer.tolist() == [1] * 10
 
 
 def test_blosc_works_without_functions_that_numcodecs_dropped() -> None:

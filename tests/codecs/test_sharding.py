@@ -201,30 +201,6 @@ def test_shards_are_exchanged_with_tensorstore(layout: Layout, data: st.DataObje
     assert np.array_equal(oz.open(values)[...], expected)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        np.array(["a", "longer", "", "ä"] * 4, np.dtypes.StringDType()),
-        np.array([b"a", b"longer", b"", b"\0"] * 4, "S6"),
-        np.arange(16).astype("M8[s]"),
-        np.array([(1, 2.5), (3, 4.5)] * 8, [("a", "<i4"), ("b", "<f8")]),
-        np.arange(16, dtype=">i4"),
-        np.arange(16) % 3 == 0,
-        np.linspace(0, 1, 16).astype("c16"),
-    ],
-    ids=lambda d: str(d.dtype.kind),
-)
-def test_shards_hold_every_kind_of_data(data: npt.NDArray[Any]) -> None:
-    store: dict[str, bytes] = {}
-    oz.create_array(store, data=data, chunks=2, shards=8)
-    array = oz.open(store, "r+")
-    assert np.array_equal(array[...], data)
-    array[3:12:4] = data[:3]
-    data[3:12:4] = data[:3].copy()
-    assert np.array_equal(oz.open(store)[...], data)
-    assert sorted(store) == ["c/0", "c/1", "zarr.json"]
-
-
 @pytest.mark.parametrize("value", [np.array(5), np.array("text", np.dtypes.StringDType())])
 def test_an_array_without_axes_can_be_a_shard(value: npt.NDArray[Any]) -> None:
     store: dict[str, bytes] = {}

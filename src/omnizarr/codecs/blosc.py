@@ -50,9 +50,6 @@ if hasattr(blosc, "get_mutex"):
     blosc.get_mutex()
 
 
-# The codec
-
-
 @dataclass(frozen=True, slots=True)
 class NumcodecsBlosc(BytesBytesCodec):
     """Blosc, as ``blosc`` in versions 1 and 2.
@@ -82,7 +79,6 @@ class NumcodecsBlosc(BytesBytesCodec):
     typesize: int | None = None
 
     name: ClassVar[str] = "numcodecs.blosc"
-    borrows: ClassVar[bool] = True
     shuffles: ClassVar[tuple[Any, ...]] = (-1, 0, 1, 2)
 
     def __post_init__(self) -> None:
@@ -161,7 +157,6 @@ class Blosc(NumcodecsBlosc):
     blocksize: int = 0
 
     name: ClassVar[str] = "blosc"
-    borrows: ClassVar[bool] = True
     shuffles: ClassVar[tuple[Any, ...]] = (*SHUFFLES, None)
     stated: ClassVar[tuple[str, ...]] = ("cname", "clevel", "shuffle")
 
@@ -193,9 +188,6 @@ def _decompress(data: Buffer, size: int | None, out: npt.NDArray[np.uint8] | Non
         if data[2] >> 5 == _ZSTD:
             hint = "; zstd frames from before version 0.8 (2016) cannot be read any more"
         raise ValueError(f"{e}{hint}") from None
-
-
-# Buffers with snappy
 
 
 def without_snappy(buffer: Buffer) -> Buffer:

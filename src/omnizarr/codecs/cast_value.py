@@ -427,7 +427,6 @@ class Casts(ArrayArray):
     target: DataType
 
     name: ClassVar[str] = CastValue.name
-    borrows: ClassVar[bool] = True
 
     @property
     def lossy(self) -> bool:

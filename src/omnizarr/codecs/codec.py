@@ -9,17 +9,15 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
-from omnizarr.codecs.specify import plain_member, to_named
+from omnizarr.codecs.specify import KINDS, plain_members, to_named
 from omnizarr.data_types.data_type import DataType, Scalar
 from omnizarr.errors import InvalidMetadata, MissingModule, Problem, WrongType, known_names
 from omnizarr.model import Named
@@ -30,7 +28,6 @@ from omnizarr.model.node import check_members, invalid
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Region: TypeAlias = tuple[slice, ...]  # start, stop and a positive step for every axis
 Kind: TypeAlias = Literal["array->array", "array->bytes", "bytes->bytes"]
-KINDS = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +53,6 @@ class Spec:
     def nbytes(self) -> int | None:
         """The size in bytes, or None for items of variable length."""
         return None if self.data_type.variable else self.size * self.data_type.dtype.itemsize
-
-
-# The three kinds
 
 
 class ArrayArray(ABC):
@@ -125,26 +119,6 @@ class BytesBytes(ABC):
 Codec: TypeAlias = ArrayArray | ArrayBytes | BytesBytes
 
 
-def borrows(codec: object) -> bool:
-    """Return True if a codec may be given memory that is reused after its call has returned.
-
-    It declares that by ``borrows: ClassVar[bool] = True``: it keeps nothing of its input, and makes
-    bytes of bytes in memory of their own. A class that inherits from it must declare it again.
-    """
-    return bool(vars(type(codec)).get("borrows", False))
-
-
-def is_lossy(codec: object) -> bool:
-    """Return True if values can come back changed by more than a rounding of the last digit.
-
-    A codec declares that by an attribute or property ``lossy``.
-    """
-    return bool(getattr(codec, "lossy", False))
-
-
-# Configuration
-
-
 class Configured:
     """Converts between a frozen dataclass and a configuration.
 
@@ -158,6 +132,8 @@ class Configured:
     name: ClassVar[str]
     # Members that metadata must state although the class has defaults for them.
     stated: ClassVar[tuple[str, ...]] = ()
+    # Members that list codecs.
+    codec_lists: ClassVar[tuple[str, ...]] = ()
     # A module that the codec needs, and the extra of this package that installs it.
     package: ClassVar[tuple[str, str] | None] = None
 
@@ -168,14 +144,12 @@ class Configured:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the codec as metadata state it: its name and configuration."""
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every subclass is one
-        members = {f.name: getattr(self, f.name) for f in fields}
-        found = {k: plain_member(v) for k, v in members.items() if v is not None}
+        found = plain_members(self)
         return {"name": self.name, "configuration": found} if found else {"name": self.name}
 
-    def name_codecs(self, *members: str) -> None:
+    def name_codecs(self) -> None:
         """Replace codecs that users may give as objects by their names and configurations."""
-        for member in members:
+        for member in self.codec_lists:
             named = tuple(to_named(codec, None) for codec in getattr(self, member))
             object.__setattr__(self, member, named)
 
@@ -202,7 +176,9 @@ def bind_dataclass(cls: Any, named: Named) -> Any:
     needed = (f for f in fields if f.name in stated or f.default is missing)
     required = {f.name for f in needed if f.default_factory is missing}
     check_members(named, "codec", required=required, optional={f.name for f in fields})
-    return cls(**{k: _frozen(v) for k, v in named.configuration.items()})
+    lists = getattr(cls, "codec_lists", ())
+    inside = dict(zip(lists, inner_codecs(named, *lists), strict=True))
+    return cls(**{k: _frozen(v) for k, v in named.configuration.items()} | inside)
 
 
 def inner_codecs(stated: Named, *members: str, least: int = 1) -> list[tuple[Named, ...]]:
@@ -213,12 +189,9 @@ def inner_codecs(stated: Named, *members: str, least: int = 1) -> list[tuple[Nam
         if not isinstance(given, (list, tuple)) or len(given) < least:
             fields.error(member, f"expected a list of codecs{', at least one' if least else ''}")
             continue
-        found.append(
-            tuple(
-                each if isinstance(each, Named) else as_named(fields, f"{member}[{i}]", each)
-                for i, each in enumerate(given)
-            )
-        )
+        places = ((f"{member}[{i}]", each) for i, each in enumerate(given))
+        some = (e if isinstance(e, Named) else as_named(fields, at, e) for at, e in places)
+        found.append(tuple(some))
     raise_problems(fields, stated.name)
     return found
 
@@ -232,9 +205,6 @@ def raise_problems(fields: Fields, name: str) -> None:
 
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(v) for v in value) if isinstance(value, list) else value
-
-
-# Base classes
 
 
 class ArrayArrayCodec(ArrayArray, Configured):
@@ -333,9 +303,6 @@ def require(module: str, codec: str, extra: str) -> Any:
         ) from None
 
 
-# Buffers
-
-
 def as_bytes_array(data: Buffer) -> npt.NDArray[np.uint8]:
     """Return the bytes as a flat array, without a copy.
 
@@ -352,48 +319,6 @@ def as_bytes_array(data: Buffer) -> npt.NDArray[np.uint8]:
 def limit_of(size: int | None) -> int:
     """Return how many bytes may be decompressed: the expected size, or the setting's limit."""
     return config.get().max_unpacked if size is None else size
-
-
-def bounded(stream: Callable[[Buffer, int], bytes], data: Buffer, size: int | None) -> bytes:
-    """Run a decompressor that takes a limit; raise if it makes more bytes than allowed."""
-    limit = limit_of(size)
-    out = stream(data, limit + 1)
-    if len(out) > limit:
-        raise ValueError(f"it decompresses to more than the {limit} bytes expected")
-    return out
-
-
-MAX_KEPT = 2**24  # bytes of a buffer that a thread keeps for the next use
-_NO_BUFFER = np.empty(0, np.uint8)
-
-
-class _Kept(threading.local):
-    buffer = _NO_BUFFER
-
-
-_kept = _Kept()
-
-
-class temporary_buffer:
-    """A reused flat buffer of `size` bytes until the block ends; new memory is slow.
-
-    A finaliser or signal handler that decodes in the meantime gets another one.
-    """
-
-    __slots__ = ("_buffer", "_size")
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def __enter__(self) -> npt.NDArray[np.uint8]:
-        self._buffer, _kept.buffer = _kept.buffer, _NO_BUFFER
-        if len(self._buffer) < self._size:
-            self._buffer = np.empty(self._size, np.uint8)
-        return self._buffer[: self._size]
-
-    def __exit__(self, *exception: object) -> None:
-        if len(self._buffer) <= MAX_KEPT:
-            _kept.buffer = self._buffer
 
 
 def check_memory(size: int) -> None:

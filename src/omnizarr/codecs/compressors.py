@@ -3,9 +3,6 @@
 libdeflate (package deflate) does the work of gzip and zlib if the size is known. It reads one
 member only, so the trailer is compared too; several members or a wrong end are left to zlib, which
 reports them.
-
-The package zstandard compresses, and decompresses small chunks, with one context per thread: chunks
-of 64 KiB are compressed in half the time. numcodecs decompresses the others.
 """
 
 from __future__ import annotations
@@ -13,8 +10,8 @@ from __future__ import annotations
 import bz2
 import lzma
 import struct
-import threading
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,14 +26,12 @@ from omnizarr.codecs.codec import (
     Buffer,
     BytesBytesCodec,
     as_bytes_array,
-    bounded,
     check_memory,
     limit_of,
 )
 
 _EXTRA = 2**20  # bytes of memory that libdeflate needs besides
 _GZIP = 31  # zlib's window for gzip
-SMALL = 2**18  # up to this many bytes a new context of numcodecs costs more than a copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +62,9 @@ class _Deflate(BytesBytesCodec):
                 trailer = struct.pack("<II", deflate.crc32(out), size % 2**32)
             if len(out) == size and bytes(data[-len(trailer) :]) == trailer:
                 return out
-        return bounded(lambda d, n: _decompress(d, n, self.window), data, size)
+        return _decompress(
+            lambda: zlib.decompressobj(self.window), data, size, self.window == _GZIP
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +83,6 @@ class Gzip(_Deflate):
     """
 
     name: ClassVar[str] = "gzip"
-    borrows: ClassVar[bool] = True
     window: ClassVar[int] = _GZIP
     least: ClassVar[int] = 18
 
@@ -111,7 +107,6 @@ class StrictGzip(Gzip):
 
     level: int = 5
 
-    borrows: ClassVar[bool] = True
     stated: ClassVar[tuple[str, ...]] = ("level",)
 
 
@@ -131,7 +126,6 @@ class Zlib(_Deflate):
     """
 
     name: ClassVar[str] = "numcodecs.zlib"
-    borrows: ClassVar[bool] = True
     window: ClassVar[int] = 15
     least: ClassVar[int] = 6
 
@@ -139,21 +133,22 @@ class Zlib(_Deflate):
         self.check_integer("level", -1, 9)
 
 
-def _decompress(data: Buffer, limit: int, window: int) -> bytes:
-    """Return all members of a gzip file, or one zlib stream, cut off after `limit` bytes."""
-    out, rest = [], bytes(data)
-    while True:
-        member = zlib.decompressobj(window)
-        out.append(member.decompress(rest, limit))
-        limit -= len(out[-1])
-        if limit <= 0:
-            break
-        if not member.eof:
+def _decompress(
+    make: Callable[[], Any], data: Buffer, size: int | None, several: bool = False
+) -> bytes:
+    """Return the bytes of a stream, or of `several`; raise if they are more than allowed."""
+    limit, rest = limit_of(size), bytes(data)
+    out, room = list[bytes](), limit + 1
+    while rest or not out:
+        decoder = make()
+        out.append(decoder.decompress(rest, room))
+        room -= len(out[-1])
+        if not room:
+            raise ValueError(f"it decompresses to more than the {limit} bytes expected")
+        if not decoder.eof:
             raise ValueError("the compressed data are truncated")
-        rest = member.unused_data
-        if not rest:
-            break
-        if window != _GZIP:
+        rest = decoder.unused_data
+        if rest and not several:
             raise ValueError(f"{len(rest)} bytes follow the end of the compressed data")
     return b"".join(out)
 
@@ -176,7 +171,6 @@ class Bz2(BytesBytesCodec):
     level: int = 1
 
     name: ClassVar[str] = "numcodecs.bz2"
-    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check_integer("level", 1, 9)
@@ -185,7 +179,7 @@ class Bz2(BytesBytesCodec):
         return bz2.compress(data, self.level)
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
-        return bounded(lambda d, n: _decompress_all(bz2.BZ2Decompressor(), d, n), data, size)
+        return _decompress(bz2.BZ2Decompressor, data, size, several=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +207,6 @@ class Lzma(BytesBytesCodec):
     filters: tuple[Any, ...] | None = None
 
     name: ClassVar[str] = "numcodecs.lzma"
-    borrows: ClassVar[bool] = True
 
     def encode(self, data: Buffer) -> Buffer:
         filters: Any = self.filters or None
@@ -221,17 +214,9 @@ class Lzma(BytesBytesCodec):
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         filters: Any = self.filters if self.format == lzma.FORMAT_RAW else None
-        decoder = lzma.LZMADecompressor(self.format, filters=filters)
-        return bounded(lambda d, n: _decompress_all(decoder, d, n), data, size)
-
-
-def _decompress_all(
-    decoder: bz2.BZ2Decompressor | lzma.LZMADecompressor, data: Buffer, limit: int
-) -> bytes:
-    out = decoder.decompress(bytes(data), limit)
-    if len(out) < limit and not decoder.eof and decoder.needs_input:
-        raise ValueError("the compressed data are truncated")
-    return out
+        return _decompress(
+            lambda: lzma.LZMADecompressor(self.format, filters=filters), data, size, several=True
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +229,6 @@ class Lz4(BytesBytesCodec):
     acceleration: int = 1
 
     name: ClassVar[str] = "numcodecs.lz4"
-    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check_integer("acceleration", -(2**31), 2**31 - 1)
@@ -260,23 +244,9 @@ class Lz4(BytesBytesCodec):
         return bytes(lz4.decompress(as_bytes_array(data)))
 
 
-# Zstandard frames (RFC 8878)
-
-
-class _Contexts(threading.local):
-    """The compressors of one thread by their configuration, and its decompressor."""
-
-    def __init__(self) -> None:
-        self.found: dict[Zstd, Any] = {}
-        self.decompressor = zstandard.ZstdDecompressor()
-
-
-_contexts = _Contexts()
-
-
 @dataclass(frozen=True, slots=True)
 class Zstd(BytesBytesCodec):
-    """The registered extension ``zstd``, and ``zstd`` in version 2.
+    """The registered extension ``zstd`` (RFC 8878), and ``zstd`` in version 2.
 
     ``{"level": 0, "checksum": false}``
 
@@ -294,42 +264,29 @@ class Zstd(BytesBytesCodec):
     checksum: bool = False
 
     name: ClassVar[str] = "zstd"
-    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check_integer("level", -131072, 22)
         self.check("checksum", isinstance(self.checksum, bool), "true or false")
 
     def encode(self, data: Buffer) -> Buffer:
-        context = _contexts.found.get(self)
-        if context is None:
-            context = zstandard.ZstdCompressor(level=self.level, write_checksum=self.checksum)
-            _contexts.found[self] = context
+        context = zstandard.ZstdCompressor(level=self.level, write_checksum=self.checksum)
         return bytes(context.compress(data))
 
     def decode_into(self, data: Buffer, out: npt.NDArray[np.uint8]) -> None:
         stated = content_size(data)
         if stated is not None and stated != len(out):
             raise ValueError(f"the frame says {stated} bytes, expected {len(out)}")
-        if stated is not None and stated <= SMALL:
-            try:
-                found = _contexts.decompressor.decompress(data, allow_extra_data=False)
-            except zstandard.ZstdError:
-                found = b""  # several frames, or damage: numcodecs knows both
-            if len(found) == len(out):
-                out[:] = as_bytes_array(found)
-                return
         zstd.decompress(as_bytes_array(data), out)
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
-        stated = content_size(data)
-        limit = limit_of(size)
-        if stated is not None and (stated > limit or (size is not None and stated != size)):
+        if size is not None:
+            out = np.empty(size, np.uint8)
+            self.decode_into(data, out)
+            return out.data
+        stated, limit = content_size(data), limit_of(None)
+        if stated is not None and stated > limit:
             raise ValueError(f"the frame says {stated} bytes, expected {limit}")
-        if stated is None and size is not None:
-            out = bytearray(size)
-            zstd.decompress(as_bytes_array(data), out)
-            return out
         return bytes(zstd.decompress(as_bytes_array(data)))
 
 
@@ -342,12 +299,9 @@ def content_size(data: Buffer) -> int | None:
     return None if found < 0 else found
 
 
-# CRC-32C (RFC 3720)
-
-
 @dataclass(frozen=True, slots=True)
 class Crc32c(BytesBytesCodec):
-    """``crc32c`` of version 3; it has no configuration.
+    """``crc32c`` of version 3 (RFC 3720); it has no configuration.
 
     Examples:
         >>> oz.create_array(shape=3, compressors=[oz.codecs.Crc32cCodec()]).codecs[-1].name
@@ -355,7 +309,6 @@ class Crc32c(BytesBytesCodec):
     """
 
     name: ClassVar[str] = "crc32c"
-    borrows: ClassVar[bool] = True
 
     def encoded_size(self, size: int) -> int | None:
         return size + 4

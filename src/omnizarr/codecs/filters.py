@@ -36,7 +36,6 @@ class Transpose(ArrayArrayCodec):
     order: tuple[int, ...] | str
 
     name: ClassVar[str] = "transpose"
-    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         given: Any = self.order
@@ -90,7 +89,6 @@ class Reshape(_Reshaping):
     shape: tuple[int | tuple[int, ...], ...]
 
     name: ClassVar[str] = "reshape"
-    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         given: Any = self.shape
@@ -138,14 +136,11 @@ class Squeeze(_Reshaping):
     """
 
     name: ClassVar[str] = "zarrs.squeeze"
-    borrows: ClassVar[bool] = True
 
     def resolve(self, spec: Spec) -> Spec:
         shape = tuple(n for n in spec.shape if n != 1)
         return Spec(shape or (1,), spec.data_type, spec.fill)
 
-
-# Rounding
 
 Bits = npt.NDArray[np.unsignedinteger[Any]]
 MANTISSA = {"float16": 10, "float32": 23, "float64": 52, "bfloat16": 7}
@@ -168,7 +163,6 @@ class Bitround(ArrayArrayCodec):
 
     name: ClassVar[str] = "bitround"
     lossy: ClassVar[bool] = True
-    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check_integer("keepbits", 1, 2**31)

@@ -35,11 +35,8 @@ from omnizarr.codecs.codec import (
     Region,
     Spec,
     bind_dataclass,
-    borrows,
     check_kind,
     is_fill,
-    is_lossy,
-    temporary_buffer,
 )
 from omnizarr.codecs.filters import Transpose
 from omnizarr.data_types import as_type
@@ -62,9 +59,6 @@ Request: TypeAlias = tuple[str, Range | None]  # a key and a byte range of its v
 Answers: TypeAlias = Sequence[Buffer | None]  # None: there is no such key
 Requests: TypeAlias = Generator[list[Request], Answers, T]
 Decode: TypeAlias = Callable[[npt.NDArray[Any]], None]  # fills an array
-
-
-# Binding
 
 
 def bind_pipeline(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") -> CodecPipeline:
@@ -111,7 +105,7 @@ def bind_pipeline(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") 
                     serializer = cast(ArrayBytes, codec)
                     size = serializer.encoded_size(current)
             except InvalidMetadata as e:
-                raise _within_codec(e, named, where) from None
+                raise placed(e, f"codec {named.stated or named.name!r}", where) from None
         else:
             if not after and hasattr(codec, "for_items"):
                 itemsize = 1 if current.data_type.variable else current.data_type.dtype.itemsize
@@ -152,7 +146,7 @@ def bind_codec(named: Named, where: str) -> Codec:
         bind = getattr(target, "bind", None) or partial(bind_dataclass, target)
         bound: Codec = bind(effective(named))
     except InvalidMetadata as e:
-        raise _within_codec(e, named, where) from None
+        raise placed(e, f"codec {named.stated or named.name!r}", where) from None
     except UnknownExtension:
         if named.stated:
             registry.lookup("codec", named.stated, where)
@@ -161,15 +155,12 @@ def bind_codec(named: Named, where: str) -> Codec:
     return bound
 
 
-def _within_codec(error: InvalidMetadata, named: Named, where: str) -> InvalidMetadata:
-    """Return the error of one codec, with the codec's place in front of each problem's field."""
+def placed(error: InvalidMetadata, what: str, where: str) -> InvalidMetadata:
+    """Return the error of an extension, with its place in front of each problem's field."""
     inner = error.problems or (Problem("", "", str(error)),)
     places = (f"{where}.{p.field}" if p.field else where for p in inner)
     problems = [Problem(p.key, at, p.message) for p, at in zip(inner, places, strict=True)]
-    return InvalidMetadata.of(problems, f"codec {named.stated or named.name!r}")
-
-
-# Encoding and decoding
+    return InvalidMetadata.of(problems, what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +180,8 @@ class CodecPipeline:
     axes: tuple[int, ...] = field(init=False)
     # The codec that reads and changes parts of the stored value, with the axes as it has them.
     sharded: tuple[Any, tuple[int, ...]] | None = field(init=False)
-    # True if the last codec of decoding can fill a given buffer, and if that can be the chunk.
-    fills_buffer: bool = field(init=False)
+    # True if the last codec of decoding can fill the memory of the chunk.
     fills_chunk: bool = field(init=False)
-    # True if no codec keeps the memory that it is given after its call has returned.
-    can_reuse_buffers: bool = field(init=False)
     # The size of a chunk whose decompressed bytes are its items as they are in memory, else -1.
     plain_size: int = field(init=False)
 
@@ -210,45 +198,33 @@ class CodecPipeline:
                 axes = tuple(axes[i] for i in codec.axes(len(axes)))
         transposed = all(isinstance(codec, Transpose) for codec in filters)
         first, size = self.bytes_bytes[0] if self.bytes_bytes else (None, None)
-        fills = bool(size) and hasattr(first, "decode_into")
         plain = getattr(self.array_bytes, "plain", None)
         is_plain = plain is not None and plain(self.inner)
         in_parts = hasattr(self.array_bytes, "read_part") and transposed and first is None
-        given = (*filters, self.array_bytes, *(c for c, _ in self.bytes_bytes[:1]))
         for name, value in {
             "reshapes": reshapes,
             "axes": axes,
             "sharded": (self.array_bytes, axes) if in_parts else None,
-            "fills_buffer": fills,
-            "fills_chunk": fills and is_plain and not filters,
-            "can_reuse_buffers": all(map(borrows, given)),
+            "fills_chunk": bool(size)
+            and hasattr(first, "decode_into")
+            and is_plain
+            and not filters,
             "plain_size": self.inner.nbytes if is_plain and not filters else -1,
         }.items():
             object.__setattr__(self, name, value)
 
     def encode(self, chunk: npt.NDArray[Any]) -> Buffer:
         """Return the bytes to store for a chunk."""
-        if self.fills_chunk and self.can_reuse_buffers and not chunk.flags.c_contiguous:
-            with temporary_buffer(self.spec.nbytes or 0) as buffer:
-                array = buffer.view(chunk.dtype).reshape(chunk.shape)
-                array[...] = chunk
-                return self._encode(array)
-        return self._encode(chunk)
-
-    def _encode(self, array: npt.NDArray[Any]) -> Buffer:
         for codec, spec in self.array_array:
             with codec_context(codec, "encode"):
-                array = codec.encode(_typed(codec, array, spec), spec)
+                chunk = codec.encode(_typed(codec, chunk, spec), spec)
         with codec_context(self.array_bytes, "encode"):
-            data = self.array_bytes.encode(array, self.inner)
+            data = self.array_bytes.encode(chunk, self.inner)
         return self.encode_last(data, len(self.bytes_bytes))
 
     def decode(self, data: Buffer) -> npt.NDArray[Any]:
         """Return the chunk of stored bytes; the array may be read-only and not contiguous."""
-        return self._to_array(self.decode_last(data, len(self.bytes_bytes)))
-
-    def _to_array(self, data: Buffer) -> npt.NDArray[Any]:
-        """Return the chunk of bytes that are decompressed already."""
+        data = self.decode_last(data, len(self.bytes_bytes))
         if len(data) == self.plain_size:  # the same as below with fewer calls
             return np.frombuffer(data, self.spec.data_type.dtype).reshape(self.spec.shape)
         size = self.array_bytes.encoded_size(self.inner)
@@ -283,9 +259,12 @@ class CodecPipeline:
 
     @property
     def lossy(self) -> list[str]:
-        """The names of codecs that declare themselves lossy, including codecs inside shards."""
+        """The names of codecs that have a true `lossy`, including codecs inside shards.
+
+        Their values can come back changed by more than a rounding of the last digit.
+        """
         steps = (*self.array_array, (self.array_bytes, None), *self.bytes_bytes)
-        found = [_name(codec) for codec, _ in steps if is_lossy(codec)]
+        found = [_name(codec) for codec, _ in steps if getattr(codec, "lossy", False)]
         inner = getattr(self.array_bytes, "inner", None)
         return found + (inner.lossy if isinstance(inner, CodecPipeline) else [])
 
@@ -328,22 +307,13 @@ class CodecPipeline:
                 decode(out)
             return
         if self.fills_chunk and out.flags.c_contiguous and out.shape == self.spec.shape:
-            self._decompress_into(data, out.reshape(-1).view(np.uint8))
+            data = self.decode_last(data, len(self.bytes_bytes) - 1)
+            codec: Any = self.bytes_bytes[0][0]
+            with codec_context(codec, "decode"):
+                codec.decode_into(data, out.reshape(-1).view(np.uint8))
             return
         index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
-        if self.fills_buffer and self.can_reuse_buffers:
-            with temporary_buffer(self.bytes_bytes[0][1] or 0) as buffer:
-                self._decompress_into(data, buffer)
-                out[...] = self._to_array(buffer.data)[index]
-        else:
-            out[...] = self.decode(data)[index]
-
-    def _decompress_into(self, data: Buffer, out: npt.NDArray[np.uint8]) -> None:
-        """Fill `out` with the decompressed bytes."""
-        data = self.decode_last(data, len(self.bytes_bytes) - 1)
-        codec = self.bytes_bytes[0][0]
-        with codec_context(codec, "decode"):
-            codec.decode_into(data, out)  # type: ignore[attr-defined]  # fills_buffer: it has it
+        out[...] = self.decode(data)[index]
 
     def update(self, old: Buffer | None, region: Region, value: npt.NDArray[Any]) -> Buffer | None:
         """Return the bytes of a chunk with a part replaced; None if only fill values are left."""
@@ -380,9 +350,6 @@ def _typed(codec: ArrayArray, array: npt.NDArray[Any], spec: Spec) -> npt.NDArra
     if array.dtype == dtype or isinstance(codec, Transpose):
         return array
     return as_type(array, dtype)
-
-
-# Requests
 
 
 def run_requests(requests: Requests[T], fetch: Callable[[list[Request]], Answers]) -> T:

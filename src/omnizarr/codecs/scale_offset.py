@@ -39,7 +39,6 @@ class ScaleOffset(ArrayArrayCodec):
     scale: Any = 1
 
     name: ClassVar[str] = "scale_offset"
-    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for member in ("offset", "scale"):
@@ -51,11 +50,10 @@ class ScaleOffset(ArrayArrayCodec):
             self.check(member, good, "a number, spelled like a fill value")
 
     def resolve(self, spec: Spec) -> Spec:
+        self._bound(spec)  # whose errors are those of other members
         try:
             fill = self.encode(spec.fill, spec)
         except ValueError as e:
-            if isinstance(e, InvalidMetadata):
-                raise
             raise InvalidMetadata(
                 f"codec {self.name!r}: the fill value {spec.fill[()]!r} cannot be encoded: {e};"
                 " choose a fill value in range"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -42,7 +41,6 @@ class Bytes(ArrayBytesCodec):
     endian: str | None = None
 
     name: ClassVar[str] = "bytes"
-    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check("endian", self.endian in (None, "little", "big"), "'little' or 'big'")
@@ -122,7 +120,6 @@ class Packbits(ArrayBytesCodec):
     last_bit: int | None = None
 
     name: ClassVar[str] = "packbits"
-    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         allowed = ("none", "first_byte", "last_byte")
@@ -199,14 +196,26 @@ def check_count(data: Buffer, spec: Spec) -> None:
         raise ValueError(f"the chunk says it has {count} items, expected {spec.size}")
 
 
-def _check_end(data: Buffer, lengths: Iterable[int]) -> None:
-    left = len(data) - 4 - sum(4 + length for length in lengths)
-    if left:
-        raise ValueError(f"{left} bytes follow the last item")
+class _Vlen(ArrayBytesCodec):
+    """Items of variable length, by a codec of numcodecs."""
+
+    library: ClassVar[Any]
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
+        return bytes(self.library.encode(array.astype(object).reshape(-1)))
+
+    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
+        check_count(data, spec)
+        items: npt.NDArray[Any] = self.library.decode(as_bytes_array(data))
+        lengths = (len(item.encode() if isinstance(item, str) else item) for item in items)
+        left = len(data) - 4 * (1 + len(items)) - sum(lengths)
+        if left:
+            raise ValueError(f"{left} bytes follow the last item")
+        return items.astype(spec.data_type.dtype, copy=False).reshape(spec.shape)
 
 
 @dataclass(frozen=True, slots=True)
-class VlenUtf8(ArrayBytesCodec):
+class VlenUtf8(_Vlen):
     """The registered extension ``vlen-utf8``, an object codec of version 2; no configuration.
 
     Examples:
@@ -215,6 +224,7 @@ class VlenUtf8(ArrayBytesCodec):
     """
 
     name: ClassVar[str] = "vlen-utf8"
+    library: ClassVar[Any] = vlen.VLenUTF8()
 
     def encoded_size(self, spec: Spec) -> int | None:
         if spec.data_type.named.name not in ("string", "object", "fixed_length_utf32"):
@@ -228,21 +238,19 @@ class VlenUtf8(ArrayBytesCodec):
             data = _strings.encode(np.ascontiguousarray(array))
             if data is not None:
                 return data
-        return bytes(vlen.VLenUTF8().encode(array.astype(object).reshape(-1)))
+        return super(VlenUtf8, self).encode(array, spec)
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        check_count(data, spec)
         if _strings is not None and spec.data_type.dtype.kind == "T":
+            check_count(data, spec)
             out = np.empty(spec.shape, spec.data_type.dtype)
             if _strings.decode(data, out):
                 return out
-        items: npt.NDArray[Any] = vlen.VLenUTF8().decode(as_bytes_array(data))
-        _check_end(data, (len(item.encode()) for item in items))
-        return items.astype(spec.data_type.dtype, copy=False).reshape(spec.shape)
+        return super(VlenUtf8, self).decode(data, spec)
 
 
 @dataclass(frozen=True, slots=True)
-class VlenBytes(ArrayBytesCodec):
+class VlenBytes(_Vlen):
     """The registered extension ``vlen-bytes``, an object codec of version 2; no configuration.
 
     Examples:
@@ -254,6 +262,7 @@ class VlenBytes(ArrayBytesCodec):
     """
 
     name: ClassVar[str] = "vlen-bytes"
+    library: ClassVar[Any] = vlen.VLenBytes()
 
     def encoded_size(self, spec: Spec) -> int | None:
         if spec.data_type.dtype != np.dtype(object) and spec.data_type.dtype.kind != "S":
@@ -261,12 +270,3 @@ class VlenBytes(ArrayBytesCodec):
                 f"codec 'vlen-bytes' stores byte strings, not {spec.data_type.named.name!r}"
             )
         return None
-
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        return bytes(vlen.VLenBytes().encode(array.astype(object).reshape(-1)))
-
-    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        check_count(data, spec)
-        items: npt.NDArray[Any] = vlen.VLenBytes().decode(as_bytes_array(data))
-        _check_end(data, map(len, items))
-        return items.astype(spec.data_type.dtype, copy=False).reshape(spec.shape)

@@ -42,7 +42,7 @@ from omnizarr.codecs.pipeline import (
     within_range,
 )
 from omnizarr.data_types import bind as bind_type
-from omnizarr.errors import ChunkError, InvalidMetadata, error_context
+from omnizarr.errors import ChunkError, error_context
 from omnizarr.model import Named
 from omnizarr.model.fields import Fields
 from omnizarr.model.node import check_members, invalid
@@ -54,9 +54,6 @@ MAX_GAP = 2**16  # bytes between parts of a shard that are fetched together
 INDEX_CODECS = (Named("bytes", {"endian": "little"}), Named("crc32c"))
 Index = npt.NDArray[np.uint64]
 Coords = tuple[int, ...]
-
-
-# The layout of a shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,8 @@ class ShardLayout:
         pairs = Spec((*counts, 2), uint64, uint64.scalar(0))
         pipeline = bind_pipeline(codecs, pairs, field)
         if pipeline.encoded_size is None:
-            raise InvalidMetadata("must have a fixed size, so no compression")
+            message = "must have a fixed size, so no compression"
+            raise invalid("codec", ShardingIndexed.name, "index_codecs", message)
         return cls(counts, pipeline, pipeline.encoded_size, at_end)
 
     @property
@@ -183,9 +181,6 @@ def split_joined(joined: JoinedRanges, answers: Sequence[Buffer | None]) -> dict
     return out
 
 
-# The codec
-
-
 @dataclass(frozen=True, slots=True)
 class ShardingIndexed(Configured):
     """The codec ``sharding_indexed`` of version 3; shards may nest.
@@ -211,13 +206,14 @@ class ShardingIndexed(Configured):
     index_location: str = "end"
 
     name: ClassVar[str] = "sharding_indexed"
+    codec_lists: ClassVar[tuple[str, ...]] = ("codecs", "index_codecs")
     kind: ClassVar[Kind] = "array->bytes"
 
     def __post_init__(self) -> None:
         given: Any = self.chunk_shape
         shape = (given,) if isinstance(given, int) else tuple(given)
         object.__setattr__(self, "chunk_shape", shape)
-        self.name_codecs("codecs", "index_codecs")
+        self.name_codecs()
 
     @classmethod
     def bind(cls, stated: Named) -> ShardingIndexed:
@@ -249,12 +245,7 @@ class ShardingIndexed(Configured):
         one = Spec(self.chunk_shape, spec.data_type, spec.fill)
         inner = bind_pipeline(self.codecs, one, "configuration.codecs")
         field, at_end = "configuration.index_codecs", self.index_location == "end"
-        try:
-            layout = ShardLayout.of(counts, self.index_codecs, at_end=at_end, field=field)
-        except InvalidMetadata as e:
-            if e.problems:
-                raise
-            raise invalid("codec", self.name, "index_codecs", str(e)) from None
+        layout = ShardLayout.of(counts, self.index_codecs, at_end=at_end, field=field)
         return Shards(spec, inner, layout)
 
 

@@ -58,9 +58,7 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
         return _completed(Named(named.name, plain_member(named.configuration)), itemsize)
     name = getattr(codec, "name", None)
     if dataclasses.is_dataclass(codec) and isinstance(name, str):
-        config = {f.name: getattr(codec, f.name) for f in dataclasses.fields(codec)}
-        config = {k: plain_member(v) for k, v in config.items() if v is not None}
-        return _completed(Named(name, config), itemsize)
+        return _completed(Named(name, plain_members(codec)), itemsize)
     if hasattr(codec, "get_config"):  # numcodecs
         return to_named(codec.get_config())
     raise InvalidArgument(
@@ -77,6 +75,12 @@ def is_by_name(codec: Any) -> bool:
         return not isinstance(codec.get("id"), str)
     ours = hasattr(codec, "bind")
     return isinstance(codec, (str, Named)) or (hasattr(codec, "to_dict") and not ours)
+
+
+def plain_members(codec: Any) -> dict[str, Any]:
+    """Return the fields of a codec that have a value as JSON."""
+    fields = ((f.name, getattr(codec, f.name)) for f in dataclasses.fields(codec))
+    return {name: plain_member(value) for name, value in fields if value is not None}
 
 
 def plain_member(value: Any) -> Any:
@@ -194,16 +198,14 @@ def inner_chunk_shape(array: ArrayModel) -> tuple[int, ...] | None:
     Also None where a configuration is wrong, which an unknown data type may have kept unnoticed.
     """
     axes = list(range(len(array.shape)))
+    members = {"transpose": "order", "sharding_indexed": "chunk_shape"}
     for codec in array.codecs:
-        member = {"transpose": "order", "sharding_indexed": "chunk_shape"}.get(codec.name)
-        value = None if member is None else codec.configuration.get(member)
-        if member is None:
+        if codec.name not in members:
             continue
-        if not isinstance(value, list) or len(value) != len(axes):
+        value = codec.configuration.get(members[codec.name])
+        if not isinstance(value, list) or not all(isinstance(n, int) for n in value):
             return None
-        if not all(isinstance(n, int) for n in value):
-            return None
-        if member == "chunk_shape":
+        if codec.name == "sharding_indexed" and len(value) == len(axes):
             return tuple(n for _, n in sorted(zip(axes, value, strict=True)))
         if sorted(value) != sorted(axes):
             return None

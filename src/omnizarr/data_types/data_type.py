@@ -157,9 +157,6 @@ def _tokens(value: Any) -> Key | None:
     return None if value.nbytes > MAX_SIZE else (own_type(dtype), value.shape, value.tobytes())
 
 
-# Assigned values
-
-
 def as_elements(value: Any, data_type: DataType, path: str | None = None) -> npt.NDArray[Any]:
     """Convert assigned values to an array of elements as the engine handles them.
 
@@ -195,9 +192,6 @@ def as_values(
     if isinstance(value, np.ndarray) and value.dtype == dtype and item is object:
         return value
     return convert(value, dtype, "" if path is None else f" in {paths.show(path)}", item)
-
-
-# Values that may be missing
 
 
 def as_plain(values: Any) -> npt.NDArray[Any]:

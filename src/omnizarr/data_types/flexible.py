@@ -13,6 +13,7 @@ codec such as json2; version 3 has no such type.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,23 +48,22 @@ def bind_text(named: Named) -> DataType:
         return _fixed_bytes(named)
     check_members(named, "data type")
 
-    def decode(json: Any, dialect: Dialect) -> Any:
-        return _as_text(json, dialect, named)
+    if named.name == "string":
+        text = np.dtype(np.dtypes.StringDType())
+        return DataType(named, text, partial(_as_text, named), _encode_text, zero="")
 
-    def decode_bytes(json: Any, dialect: Dialect) -> Any:
+    def decode(json: Any, dialect: Dialect) -> Any:
         if isinstance(json, list):
             return byte_list(json, named)
-        return from_base64(_as_text(json, dialect, named), named)
+        return from_base64(_as_text(named, json, dialect), named)
 
-    def encode_bytes(value: Scalar, dialect: Dialect) -> Any:
+    def encode(value: Scalar, dialect: Dialect) -> Any:
         return to_base64(bytes(value[()]))
 
-    if named.name == "string":
-        return DataType(named, np.dtype(np.dtypes.StringDType()), decode, _encode_text, zero="")
-    return DataType(named, np.dtype(object), decode_bytes, encode_bytes, zero=b"")
+    return DataType(named, np.dtype(object), decode, encode, zero=b"")
 
 
-def _as_text(json: Any, dialect: Dialect, named: Named) -> str:
+def _as_text(named: Named, json: Any, dialect: Dialect) -> str:
     """Return a string, or "" for the 0 that early writers stored for items of zero bytes."""
     if isinstance(json, str):
         return json
@@ -103,7 +103,7 @@ def _utf32(named: Named) -> DataType:
     dtype = in_order(named, np.dtype(f"U{characters}"))
 
     def decode(json: Any, dialect: Dialect) -> Any:
-        json = _as_text(json, dialect, named)
+        json = _as_text(named, json, dialect)
         # Base64 of the whole item is always longer than the longest text.
         if dialect == "v3-draft" and len(json) > characters:
             data = from_base64(json, named)
@@ -121,7 +121,7 @@ def _fixed_bytes(named: Named) -> DataType:
     length = length_bytes(named)
 
     def decode(json: Any, dialect: Dialect) -> Any:
-        json = _as_text(json, dialect, named)
+        json = _as_text(named, json, dialect)
         # The draft has plain text, and Base64 of the whole item for anything else.
         # The latter is always longer than the item, so the two cannot be confused.
         if dialect == "v3-draft" and len(json.encode()) <= length:
@@ -151,7 +151,7 @@ def bind_raw(named: Named) -> DataType:
     """Return the data type ``r<bits>``, ``raw_bytes`` or ``object``."""
     if named.name == "object":
         check_members(named, "data type")
-        return DataType(named, np.dtype(object), _decode_object, lambda value, _: value[()])
+        return DataType(named, np.dtype(object), lambda json, _: json, lambda value, _: value[()])
     if named.name == "raw_bytes":
         check_members(named, "data type", required=("length_bytes",))
         size = length_bytes(named)
@@ -198,9 +198,3 @@ def _from_digits(text: str, named: Named) -> bytes:
         return int(digits, base).to_bytes(len(digits) // per_byte, "big") if good else b""
     except ValueError:
         raise wrong(named, f"{text[:2]} and {per_byte} digits a byte", text) from None
-
-
-def _decode_object(json: Any, dialect: Dialect) -> Any:
-    out = np.empty((), object)
-    out[()] = json
-    return out

@@ -18,7 +18,8 @@ from collections.abc import Iterable
 from omnizarr import registry
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
-from omnizarr.errors import InvalidMetadata, Problem, UnknownExtension
+from omnizarr.codecs.pipeline import placed
+from omnizarr.errors import InvalidMetadata, UnknownExtension
 from omnizarr.formats.draft_extensions import SHARDING
 from omnizarr.model import Named
 from omnizarr.stores import Store
@@ -56,9 +57,7 @@ def transform(
         try:
             store = make(store, prefix, named, encoding, grid)
         except InvalidMetadata as e:
-            inner = e.problems or (Problem("", "", str(e)),)
-            problems = [Problem(p.key, f"{where}.{p.field}", p.message) for p in inner]
-            raise InvalidMetadata.of(problems, f"storage transformer {named.name!r}") from None
+            raise placed(e, f"storage transformer {named.name!r}", where) from None
     return store
 
 

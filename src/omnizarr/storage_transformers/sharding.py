@@ -123,9 +123,6 @@ class IndexedShards:
     def _key(self, coords: Coords) -> str:
         return self.prefix + self.encoding.key(coords)
 
-    def _chunk_key(self, key: str, shard: Coords, number: int) -> str:
-        return self._key(self.layout.chunk(shard, number)) if shard else key
-
     def _is_inside(self, prefix: str) -> bool:
         """Return True if a prefix has some of the array's chunks only, as ``c/1/`` has."""
         return prefix.startswith(self.prefix) and len(prefix) > len(self.prefix)
@@ -274,8 +271,10 @@ class IndexedShards:
             for key in some:
                 found = [key]
                 if key in shards:
-                    numbers = present(indices[key]) if key in indices else []
-                    found = [self._chunk_key(key, shards[key], number) for number in numbers]
+                    shard, numbers = shards[key], present(indices[key]) if key in indices else []
+                    found = [
+                        self._key(self.layout.chunk(shard, n)) if shard else key for n in numbers
+                    ]
                 yield from (k for k in found if k.startswith(prefix))
 
 

@@ -27,9 +27,10 @@ class Conditional(BytesBytesCodec):
     header_bits: int | None = None
 
     name: ClassVar[str] = "conditional"
+    codec_lists: ClassVar[tuple[str, ...]] = ("codecs",)
 
     def __post_init__(self) -> None:
-        self.name_codecs("codecs")
+        self.name_codecs()
         count = len(self.codecs)
         if self.header_bits is not None:
             self.check_integer("header_bits", 0, MAX_HEADER_BITS)

@@ -260,9 +260,6 @@ def to_bytes(made: Any) -> bytes:
     return made.tobytes() if isinstance(made, np.ndarray) else bytes(made)
 
 
-# Images before they are decoded
-
-
 def checked(data: bytes, short: str, size: int) -> bytes:
     """Return an image to decode into `size` bytes; raise if it is larger or cut off."""
     find = _PIXELS.get(short)

@@ -35,7 +35,6 @@ class Pcodec(ArrayBytesCodec):
     equal_pages_up_to: int = 2**18
 
     name: ClassVar[str] = "numcodecs.pcodec"
-    borrows: ClassVar[bool] = True
     package: ClassVar[tuple[str, str] | None] = ("pcodec.standalone", "pcodec")
 
     def __post_init__(self) -> None:

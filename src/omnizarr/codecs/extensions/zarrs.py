@@ -35,10 +35,10 @@ from omnizarr.codecs import numcodecs
 from omnizarr.codecs.codec import (
     ArrayBytesCodec,
     Buffer,
-    Codec,
+    Configured,
+    Kind,
     Spec,
     as_bytes_array,
-    inner_codecs,
     limit_of,
 )
 from omnizarr.codecs.pipeline import CodecPipeline, bind_pipeline
@@ -70,20 +70,14 @@ class Vlen(ArrayBytesCodec):
     index_location: str = "start"
 
     name: ClassVar[str] = "zarrs.vlen"
+    codec_lists: ClassVar[tuple[str, ...]] = ("index_codecs", "data_codecs")
+    stated: ClassVar[tuple[str, ...]] = (*codec_lists, "index_data_type")
 
     def __post_init__(self) -> None:
-        self.name_codecs("index_codecs", "data_codecs")
+        self.name_codecs()
         types, places = ("uint32", "uint64"), ("start", "end")
         self.check("index_data_type", self.index_data_type in types, " or ".join(types))
         self.check("index_location", self.index_location in places, " or ".join(places))
-
-    @classmethod
-    def bind(cls, named: Named) -> Vlen:
-        needed = ("index_codecs", "data_codecs", "index_data_type")
-        check_members(named, "codec", required=needed, optional=("index_location",))
-        index, data = inner_codecs(named, *needed[:2])
-        stated = named.configuration
-        return cls(index, data, stated["index_data_type"], stated.get("index_location", "start"))
 
     def encoded_size(self, spec: Spec) -> int | None:
         """Return None; raise if the codecs do not fit such chunks."""
@@ -154,20 +148,16 @@ class Vlen(ArrayBytesCodec):
 
 
 @dataclass(frozen=True, slots=True)
-class VlenV2(ArrayBytesCodec):
+class VlenV2(Configured):
     """The codec ``zarrs.vlen_v2`` (earlier ``vlen_v2``); no configuration."""
 
     name: ClassVar[str] = "zarrs.vlen_v2"
+    kind: ClassVar[Kind] = "array->bytes"
 
-    def encoded_size(self, spec: Spec) -> int | None:
+    def for_spec(self, spec: Spec) -> VlenUtf8 | VlenBytes:
+        """Return the codec of version 2 for such items."""
         check_variable(self.name, spec)
-        return None
-
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        return _interleaved(spec).encode(array, spec)
-
-    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        return _interleaved(spec).decode(data, spec)
+        return VlenUtf8() if spec.data_type.named.name == "string" else VlenBytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +167,7 @@ class VlenArray(VlenV2):
     name: ClassVar[str] = "vlen-array"
 
     @classmethod
-    def bind(cls, named: Named) -> Codec:  # type: ignore[override]  # another one in version 2
+    def bind(cls, named: Named) -> Any:  # another one in version 2
         if "dtype" in named.configuration:
             return numcodecs.bind(Named(f"{PREFIX}vlen-array", named.configuration))
         check_members(named, "codec")
@@ -191,10 +181,6 @@ def check_variable(name: str, spec: Spec) -> None:
         raise InvalidMetadata(f"codec {name!r} stores 'string' and 'bytes', not {stated!r}")
 
 
-def _interleaved(spec: Spec) -> VlenUtf8 | VlenBytes:
-    return VlenUtf8() if spec.data_type.named.name == "string" else VlenBytes()
-
-
 @dataclass(frozen=True, slots=True)
 class Optional(ArrayBytesCodec):
     """The codec ``zarrs.optional`` (earlier ``optional``)."""
@@ -203,15 +189,11 @@ class Optional(ArrayBytesCodec):
     data_codecs: tuple[Named, ...] = LITTLE
 
     name: ClassVar[str] = "zarrs.optional"
+    codec_lists: ClassVar[tuple[str, ...]] = ("mask_codecs", "data_codecs")
+    stated: ClassVar[tuple[str, ...]] = codec_lists
 
     def __post_init__(self) -> None:
-        self.name_codecs("mask_codecs", "data_codecs")
-
-    @classmethod
-    def bind(cls, named: Named) -> Optional:
-        members = ("mask_codecs", "data_codecs")
-        check_members(named, "codec", required=members)
-        return cls(*inner_codecs(named, *members))
+        self.name_codecs()
 
     def encoded_size(self, spec: Spec) -> int | None:
         """Return None; raise if the codecs do not fit such chunks."""
