@@ -318,7 +318,7 @@ def _versions() -> list[str]:
     # Only this report needs them, and they take long to import.
     import platform  # noqa: PLC0415
     import sys  # noqa: PLC0415
-    from importlib.metadata import PackageNotFoundError, requires  # noqa: PLC0415
+    from importlib.metadata import PackageNotFoundError, requires, version  # noqa: PLC0415
 
     try:
         required = requires("omnizarr") or []
@@ -335,15 +335,13 @@ def _versions() -> list[str]:
         *(f"{name}: {_compiled(name)}, for {work}" for name, work in COMPILED.items()),
         "\nPackages",
     ]
-    extras: dict[str, list[str]] = {"zarr": []}  # of each package; none if it is required
-    for line in required:
-        name = re.split(r"[^\w.-]", line)[0]
-        extra = re.search(r"extra\s*==\s*['\"]([\w.-]+)['\"]", line)
-        if name != "omnizarr" and (extra is None or extra[1] != "testing"):
-            extras.setdefault(name, []).extend([extra[1]] if extra else [])
-    for name, several in sorted(extras.items()):
-        only = f" (extra {', '.join(sorted({*several}))})" if several else ""
-        lines.append(f"{name}: {_version(name)}{only}")
+    used = [line for line in required if not re.search(r"extra\s*==\s*['\"]testing['\"]", line)]
+    names = {"zarr", *(re.split(r"[^\w.-]", line)[0] for line in used)} - {"omnizarr"}
+    for name in sorted(names):
+        try:
+            lines.append(f"{name}: {version(name)}")
+        except PackageNotFoundError:
+            lines.append(f"{name}: not installed")
     return lines
 
 
@@ -358,12 +356,3 @@ def _compiled(name: str) -> str:
     except ImportError as error:  # such as one for another version of Python or the C library
         return f"no ({error})"
     return "yes"
-
-
-def _version(package: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
-
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"

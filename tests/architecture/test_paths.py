@@ -57,7 +57,7 @@ def _calls(folder: Path) -> dict[str, Callable[[int], object]]:
 LIMITS = {
     "read": ((7, 6), (7, 6)),
     "open": ((22, 15), (20, 10)),
-    "partial write": ((69, 21), (30, 10)),
+    "partial write": ((62, 21), (30, 10)),
     "create": ((61, 25), (60, 15)),
     "create with data": ((246, 41), (150, 25)),
     "copy": ((191, 31), (120, 20)),

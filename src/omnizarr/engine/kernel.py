@@ -102,40 +102,19 @@ def read(
 
     With `skip_missing`, rows that would get the fill value, even in part, are left too.
     """
-    settings = settings or config.get()
-    key = (settings.write_empty_chunks or not array.fill_defined, type(array.store))
-    layout = array.layouts[key] if key in array.layouts else _find_layout(array, key)
-    if layout is None or not out.size or settings.engine == "reference":
+    layout = _layout(array, settings)
+    if layout is None or not out.size:
         return None
     if layout.fetched:
         return _read_fetched(array, plan, out, layout, skip_missing)
     if array.small is None:
         array.small = _describe_small(array, layout)
-    store: Any = array.store
-    values = _values(array, plan) if layout.in_memory else None
-    if values is _FOREIGN:
+    root, values = b"", None
+    if not layout.in_memory:
+        root = array.store.direct_file_root  # type: ignore[attr-defined]  # its layout says so
+    elif (values := _values(array, plan)) is None:
         return None
-    share = take_threads(settings.threads, settings.threads)
-    try:
-        return _kernel.run(
-            layout.capsule,
-            plan.parts if isinstance(plan, ProductPlan) and plan.runs else _columns(plan),
-            b"" if layout.in_memory else store.direct_file_root,
-            values,
-            array.encoded_prefix,
-            layout.style,
-            layout.separator,
-            out.view(items[out.itemsize]),
-            False,  # writing
-            False,  # durable
-            skip_missing,
-            share[2] + 1,
-            SMALL,
-        )
-    except MemoryError:
-        return None  # the reference engine may need less, or raises an error that says more
-    finally:
-        return_threads(share)
+    return _run(layout, plan, values, out, root, array.encoded_prefix, skip_missing=skip_missing)
 
 
 def _read_fetched(
@@ -174,25 +153,34 @@ def _run(
     skip_missing: bool = False,
 ) -> list[int] | None:
     """Run a plan; `known` has the path and identity of the metadata file, if they are checked."""
-    settings = config.get()
-    share = take_threads(settings.threads, settings.threads)
+    left: list[int] | None = _on_threads(
+        _kernel.run,
+        None,
+        layout.capsule,
+        plan.parts if isinstance(plan, ProductPlan) and plan.runs else _columns(plan),
+        root,
+        values,
+        prefix,
+        layout.style,
+        layout.separator,
+        data.view(items[data.itemsize]),
+        writing,
+        writing and config.get().durability == "fsync",
+        skip_missing,
+        known=known,
+    )
+    return left
+
+
+def _on_threads(function: Any, wanted: int | None, *args: Any, known: tuple[Any, ...] = ()) -> Any:
+    """Call the kernel with threads, all by default; None if there is not enough memory.
+
+    The reference engine may need less, or raises an error that says more.
+    """
+    limit = config.get().threads
+    share = take_threads(wanted or limit, limit)
     try:
-        return _kernel.run(
-            layout.capsule,
-            _columns(plan),
-            root,
-            values,
-            prefix,
-            layout.style,
-            layout.separator,
-            data.view(items[data.itemsize]),
-            writing,
-            writing and settings.durability == "fsync",
-            skip_missing,
-            share[2] + 1,
-            SMALL,
-            *known,
-        )
+        return function(*args, share[2] + 1, SMALL, *known)
     except MemoryError:
         return None
     finally:
@@ -204,38 +192,31 @@ def call_rows(
     rows: list[Any],
     values: list[Any] | None,
     data: npt.NDArray[Any],
-    threads: int,
     keys: list[str] | None = None,
     root: bytes = b"",
     *,
+    threads: int | None = None,
     scalar: bool = False,
     writing: bool = False,
     skip_missing: bool = False,
     tell_missing: bool = False,
 ) -> Any:
-    """Run rows, each with boxes of its own; their values are files or in memory."""
-    settings = config.get()
-    share = take_threads(threads, settings.threads)
-    try:
-        return run_rows(
-            capsule,
-            rows,
-            keys,
-            root,
-            values,
-            data.view(items[data.itemsize]),
-            scalar,
-            writing,
-            writing and settings.durability == "fsync",
-            skip_missing,
-            tell_missing,
-            share[2] + 1,
-            SMALL,
-        )
-    except MemoryError:
-        return None
-    finally:
-        return_threads(share)
+    """Run rows, each with boxes of its own, and return those that are left, as `rows` says."""
+    return _on_threads(
+        run_rows,
+        threads,
+        capsule,
+        rows,
+        keys,
+        root,
+        values,
+        data.view(items[data.itemsize]),
+        scalar,
+        writing,
+        writing and config.get().durability == "fsync",
+        skip_missing,
+        tell_missing,
+    )
 
 
 def _decode_each(
@@ -255,9 +236,8 @@ def _decode_each(
         with decoders:
             if is_abandoned():  # and the caller has its array back
                 return
-            failed = call_rows(
-                layout.capsule, listed[number], [value], out, 1, skip_missing=skip_missing
-            )
+            given = layout.capsule, listed[number], [value], out
+            failed = call_rows(*given, threads=1, skip_missing=skip_missing)
         if failed is None or failed:
             left.append(number)
 
@@ -273,11 +253,11 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] |
         return None
     if layout.sharded and not plan.runs:
         return None
-    values = _values(array, plan) if layout.in_memory else None
-    if values is _FOREIGN:
-        return None
-    root, prefix, known = b"", array.encoded_prefix, tuple[Any, ...]()
-    if not layout.in_memory:
+    root, prefix, values, known = b"", array.encoded_prefix, None, tuple[Any, ...]()
+    if layout.in_memory:
+        if (values := _values(array, plan)) is None:
+            return None
+    else:
         root = array.store.direct_file_root  # type: ignore[attr-defined]  # its layout says so
         watch = array.watch
         if watch is not None and watch.identity:
@@ -292,15 +272,12 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] |
     return left
 
 
-_FOREIGN: list[bytes | None] = []  # stands for values that are not bytes
-
-
-def _values(array: BoundArray, plan: Plan) -> list[bytes | None]:
-    """Return the values of the chunks touched, from a store in memory."""
+def _values(array: BoundArray, plan: Plan) -> list[bytes | None] | None:
+    """Return the values of the chunks touched from a store in memory; None if not all are bytes."""
     store: Any = array.store
     found = store.direct_values
     values = [found.get(array.key(coords)) for coords in _coords(plan)]
-    return values if all(v is None or type(v) is bytes for v in values) else _FOREIGN
+    return values if all(v is None or type(v) is bytes for v in values) else None
 
 
 def _store_values(
@@ -337,12 +314,10 @@ def _coords(plan: Plan) -> Iterable[tuple[int, ...]]:
 
 
 def _columns(plan: Plan) -> tuple[Any, ...] | list[Any]:
-    """Return a plan in the form that the kernel takes."""
+    """Return a plan with listed positions in the form that the kernel takes."""
     if isinstance(plan, PointPlan):
         parts = (plan.coords, plan.begin, plan.inner, plan.outer)
         return [np.ascontiguousarray(p, np.int64) for p in parts]
-    if plan.runs:
-        return plan.parts
     return tuple(
         p
         if isinstance(p, Run)
@@ -351,19 +326,16 @@ def _columns(plan: Plan) -> tuple[Any, ...] | list[Any]:
     )
 
 
-def _layout(array: BoundArray) -> Layout | None:
+def _layout(array: BoundArray, settings: Config | None = None) -> Layout | None:
     """Return the description of an array for the kernel, or None if it refuses the array."""
-    settings = config.get()
+    settings = settings or config.get()
     if settings.engine == "reference":
         return None
     key = (settings.write_empty_chunks or not array.fill_defined, type(array.store))
-    return array.layouts[key] if key in array.layouts else _find_layout(array, key)
-
-
-def _find_layout(array: BoundArray, key: tuple[bool, type]) -> Layout | None:
-    layout = None if _kernel is None else _make_layout(array, keep_empty=key[0])
-    array.layouts[key] = layout
-    return layout
+    if key not in array.layouts:
+        array.layouts[key] = None if _kernel is None else _make_layout(array, keep_empty=key[0])
+    found: Layout | None = array.layouts[key]
+    return found
 
 
 def _describe_small(array: BoundArray, layout: Layout) -> tuple[Any, ...]:
@@ -468,8 +440,7 @@ def describe(
 
 def _index(pipeline: CodecPipeline, at_end: bool) -> tuple[bool, bool, bool] | None:
     """Return if a shard index has a checksum, is big-endian, is at the end; None if unsupported."""
-    codecs = _codecs(pipeline)
-    serializer = pipeline.array_bytes
+    codecs, serializer = _codecs(pipeline), pipeline.array_bytes
     if pipeline.array_array or not isinstance(serializer, Bytes) or codecs is None:
         return None
     if [s[0] for s in codecs] not in ([], [_CRC32C]):
@@ -493,9 +464,8 @@ def _swap(pipeline: CodecPipeline, dtype: np.dtype[Any]) -> int | None:
 
 
 def _codecs(pipeline: CodecPipeline) -> tuple[CodecNumbers, ...] | None:
-    found = [_codec(codec) for codec, _ in pipeline.bytes_bytes]
-    known = tuple(numbers for numbers in found if numbers is not None)
-    return known if len(known) == len(found) else None
+    known = tuple(n for codec, _ in pipeline.bytes_bytes if (n := _codec(codec)) is not None)
+    return known if len(known) == len(pipeline.bytes_bytes) else None
 
 
 def _codec(codec: Any) -> CodecNumbers | None:
