@@ -32,10 +32,8 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 def processors(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
     """Return the number of processors that this process may use: by affinity and by quota."""
-    if hasattr(os, "sched_getaffinity"):
-        count = len(os.sched_getaffinity(0))
-    else:
-        count = os.cpu_count() or 1
+    known = hasattr(os, "sched_getaffinity")
+    count = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
     for quota, period in _limits("cpu.max", 2, root, membership):
         count = min(count, max(1, quota // period))
     return count
@@ -96,10 +94,6 @@ class ByteBudget:
     nbytes: int
 
 
-def _threads() -> int:
-    return max(1, min(MAX_THREADS, processors()))
-
-
 def _share(part: int, least: int, most: int) -> int:
     """Return a part of the memory, between two limits."""
     granted = memory()
@@ -121,7 +115,7 @@ class Config:
 
     # The threads that all reads and writes of this process use together; by default one for each
     # processor. Threads that call the library count, and never wait.
-    threads: int = field(default_factory=_threads)
+    threads: int = field(default_factory=lambda: min(MAX_THREADS, processors()))
     # Bytes fetched ahead of decoding, for all reads together.
     in_flight: int = field(default_factory=lambda: _share(16, 2**20, IN_FLIGHT))
     # Requests to servers that run at a time, at most, for all reads and writes together. Latency,

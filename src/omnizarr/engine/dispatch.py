@@ -190,8 +190,7 @@ def merge(
         start = array.grid.origin(coords)
         inside = (slice(a, a + n) for a, n in zip(start, known.shape, strict=True))
         plan = axis_plan(array.grid, tuple(inside))
-        whole = np.empty(plan.full_shape, array.dtype)
-        read(array, plan, whole)
+        whole = read(array, plan, np.empty(plan.full_shape, array.dtype))
         np.copyto(whole, values, where=known)
         _store(array, plan, whole)
 
@@ -213,8 +212,7 @@ def write_fields(array: BoundArray, plan: Plan, names: Any, value: npt.NDArray[A
             for row in plan.rows():
                 reference.write_fields(array, row, names, value)
             return
-        whole = np.empty(plan.full_shape, array.dtype)
-        read(array, plan, whole)
+        whole = read(array, plan, np.empty(plan.full_shape, array.dtype))
         whole[names] = value
         _store(array, plan, whole)
 
