@@ -188,61 +188,30 @@ def test_a_cancelled_write_finishes_before_the_cancellation(loop: str) -> None:
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_an_operation_cancelled_before_its_start_never_runs(loop: str) -> None:
+@pytest.mark.parametrize("others", [1, config.MAX_THREADS])
+def test_an_operation_cancelled_before_its_start_never_runs(loop: str, others: int) -> None:
+    """Beside one other it has a thread, and waits because of the setting ``threads``."""
     release, done = threading.Event(), []
 
     def block() -> None:
         assert release.wait(60)
 
     async def in_asyncio() -> None:
-        blocked = [asyncio.create_task(aio.run(block)) for _ in range(config.MAX_THREADS)]
-        await asyncio.sleep(0.01)
-        late = asyncio.create_task(aio.run(done.append, 1))
-        await asyncio.sleep(0.01)
-        late.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await late
-        release.set()
-        await asyncio.gather(*blocked)
-
-    async def in_trio() -> None:
-        async with trio.open_nursery() as nursery:
-            for _ in range(config.MAX_THREADS):
-                nursery.start_soon(aio.run, block)
-            await trio.sleep(0.01)
-            with trio.move_on_after(0.01) as scope:
-                await aio.run(done.append, 1)
-            assert scope.cancelled_caught
-            release.set()
-
-    LOOPS[loop](in_trio if loop == "trio" else in_asyncio)
-    assert done == []
-
-
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_an_operation_cancelled_while_it_waits_for_others_never_runs(loop: str) -> None:
-    """It has a thread already, and waits because of the setting ``threads``."""
-    release, done = threading.Event(), []
-
-    def block() -> None:
-        assert release.wait(10)
-
-    async def in_asyncio() -> None:
-        first = asyncio.create_task(aio.run(block))
+        blocked = [asyncio.create_task(aio.run(block)) for _ in range(others)]
         await asyncio.sleep(0.01)
         late = [asyncio.create_task(aio.run(done.append, i)) for i in range(3)]
         await asyncio.sleep(0.05)
         late[0].cancel()
         late[1].cancel()
-        assert [type(e) for e in await asyncio.gather(*late[:2], return_exceptions=True)] == [
-            asyncio.CancelledError
-        ] * 2
+        ends = await asyncio.gather(*late[:2], return_exceptions=True)
+        assert [type(e) for e in ends] == [asyncio.CancelledError] * 2
         release.set()
-        await asyncio.gather(first, late[2])
+        await asyncio.gather(*blocked, late[2])
 
     async def in_trio() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(aio.run, block)
+            for _ in range(others):
+                nursery.start_soon(aio.run, block)
             await trio.sleep(0.01)
             with trio.move_on_after(0.05) as scope:
                 await aio.run(done.append, 0)

@@ -97,7 +97,7 @@ def test_the_versions_of_all_required_and_optional_packages_are_shown() -> None:
     lines = shown()
     assert lines["omnizarr"].startswith(oz.__version__)
     assert lines["google-crc32c"] == version("google-crc32c")
-    assert lines["obstore"] == f"{version('obstore')} (extra cloud)"
+    assert lines["obstore"] == version("obstore")
     assert lines["zarr"] == version("zarr")
     extras = [
         PROJECT["dependencies"],

@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -23,7 +24,7 @@ from heapq import merge
 from importlib import import_module
 from json.decoder import WHITESPACE  # type: ignore[attr-defined]
 from json.encoder import encode_basestring
-from typing import Any, NoReturn, TypeAlias, cast
+from typing import Any, ClassVar, NoReturn, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from omnizarr.errors import InvalidMetadata, Problem, WrongType
@@ -224,6 +225,10 @@ def quote(text: str) -> bytes:
         return json.dumps(text).encode()
 
 
+# A member's name and the colon; the characters of the text are bytes.
+_NAME = re.compile(r'[ \t\n\r]*("(?:[^"\\]|\\.)*")[ \t\n\r]*:[ \t\n\r]*')
+
+
 def _find_members(
     data: bytes, names: tuple[str, ...], allow_nan: bool
 ) -> list[dict[str, Span]] | None:
@@ -257,31 +262,27 @@ def _find_members(
 def _scan_object(data: bytes, text: str, at: int, scan: Any) -> tuple[dict[str, Span], int]:
     """Return the places of the members of an object, and its end."""
     found: dict[str, Span] = {}
-    at = _skip(text, _expect(text, at, "{"))
-    while text[at] != "}":
-        _expect(text, at, '"')
-        name_end = scan(text, at)[1]
-        value_at = _skip(text, _expect(text, _skip(text, name_end), ":"))
-        value, value_end = scan(text, value_at)
-        name = json.loads(data[at:name_end])
+    if text[at] != "{":
+        raise ValueError(text[at])
+    while (match := _NAME.match(text, at + 1)) is not None:
+        (start, stop), value_at = match.span(1), match.end()
+        value, end = scan(text, value_at)
+        name = json.loads(data[start:stop])
         if name in found or _depth(value) >= MAX_DEPTH:
             raise ValueError(name)
-        found[name] = (at, value_at, value_end)
-        at = _skip(text, value_end)
-        if text[at] != "}":
-            at = _skip(text, _expect(text, at, ","))
-            _expect(text, at, '"')
+        found[name] = (start, value_at, end)
+        at = _skip(text, end)
+        if text[at] != ",":
+            break
+    else:
+        at = _skip(text, at + 1)
+    if text[at] != "}" or (match is None and found):
+        raise ValueError(text[at])
     return found, at + 1
 
 
 def _skip(text: str, at: int) -> int:
     return int(WHITESPACE.match(text, at).end())
-
-
-def _expect(text: str, at: int, character: str) -> int:
-    if text[at] != character:
-        raise ValueError(f"expected {character}")
-    return at + 1
 
 
 def dumps(
@@ -353,17 +354,13 @@ def plain(value: object, where: str, on_special: Callable[[str, float], None]) -
     tolist = getattr(value, "tolist", None)
     if callable(tolist):
         converted = tolist()
-        if type(converted) is not type(value) and _kind(value) not in "mM":
+        dates = getattr(getattr(value, "dtype", None), "kind", "-") in "mM"  # have no JSON form
+        if type(converted) is not type(value) and not dates:
             return plain(converted, where, on_special)
     raise WrongType(
         f"{where}: {type(value).__name__} cannot be stored as JSON;"
         " use numbers, strings, booleans, None, lists and dicts"
     )
-
-
-def _kind(value: object) -> str:
-    """Return the NumPy kind of a value, or "-"; dates ("mM") have no JSON form."""
-    return str(getattr(getattr(value, "dtype", None), "kind", "-"))
 
 
 def kind_of(value: object) -> str:
@@ -398,47 +395,42 @@ def _depth(value: object) -> int:
 _REFUSED = "it is shared by equal nodes and cannot be changed; copy.deepcopy gives a copy that can"
 
 
-class FrozenDict(dict[str, Any]):
+class _Frozen:
+    """A container that cannot be changed; `_plain` is its ordinary class."""
+
+    __slots__ = ()
+    _plain: ClassVar[type]
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(_REFUSED)
+
+    __setitem__ = __delitem__ = _refuse
+    clear = pop = _refuse
+
+    def __copy__(self) -> Any:
+        return self._plain(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self._plain(self), memo)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._plain(self),)
+
+
+class FrozenDict(_Frozen, dict[str, Any]):
     """A dictionary that cannot be changed."""
 
     __slots__ = ()
-
-    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError(_REFUSED)
-
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    clear = pop = popitem = setdefault = update = _refuse
-
-    def __copy__(self) -> dict[str, Any]:
-        return dict(self)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
-        return {name: copy.deepcopy(value, memo) for name, value in self.items()}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return FrozenDict, (dict(self),)
+    _plain = dict
+    __ior__ = popitem = setdefault = update = _Frozen._refuse
 
 
-class FrozenList(list[Any]):
+class FrozenList(_Frozen, list[Any]):
     """A list that cannot be changed."""
 
     __slots__ = ()
-
-    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError(_REFUSED)
-
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
-    append = clear = extend = insert = _refuse
-    pop = remove = reverse = sort = _refuse
-
-    def __copy__(self) -> list[Any]:
-        return list(self)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
-        return [copy.deepcopy(value, memo) for value in self]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return FrozenList, (list(self),)
+    _plain = list
+    __iadd__ = __imul__ = append = extend = insert = remove = reverse = sort = _Frozen._refuse
 
 
 NOTHING = FrozenDict()

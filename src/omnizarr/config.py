@@ -32,10 +32,8 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 def processors(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
     """Return the number of processors that this process may use: by affinity and by quota."""
-    if hasattr(os, "sched_getaffinity"):
-        count = len(os.sched_getaffinity(0))
-    else:
-        count = os.cpu_count() or 1
+    known = hasattr(os, "sched_getaffinity")
+    count = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
     for quota, period in _limits("cpu.max", 2, root, membership):
         count = min(count, max(1, quota // period))
     return count
@@ -96,10 +94,6 @@ class ByteBudget:
     nbytes: int
 
 
-def _threads() -> int:
-    return max(1, min(MAX_THREADS, processors()))
-
-
 def _share(part: int, least: int, most: int) -> int:
     """Return a part of the memory, between two limits."""
     granted = memory()
@@ -121,7 +115,7 @@ class Config:
 
     # The threads that all reads and writes of this process use together; by default one for each
     # processor. Threads that call the library count, and never wait.
-    threads: int = field(default_factory=_threads)
+    threads: int = field(default_factory=lambda: min(MAX_THREADS, processors()))
     # Bytes fetched ahead of decoding, for all reads together.
     in_flight: int = field(default_factory=lambda: _share(16, 2**20, IN_FLIGHT))
     # Requests to servers that run at a time, at most, for all reads and writes together. Latency,
@@ -318,7 +312,7 @@ def _versions() -> list[str]:
     # Only this report needs them, and they take long to import.
     import platform  # noqa: PLC0415
     import sys  # noqa: PLC0415
-    from importlib.metadata import PackageNotFoundError, requires  # noqa: PLC0415
+    from importlib.metadata import PackageNotFoundError, requires, version  # noqa: PLC0415
 
     try:
         required = requires("omnizarr") or []
@@ -335,15 +329,13 @@ def _versions() -> list[str]:
         *(f"{name}: {_compiled(name)}, for {work}" for name, work in COMPILED.items()),
         "\nPackages",
     ]
-    extras: dict[str, list[str]] = {"zarr": []}  # of each package; none if it is required
-    for line in required:
-        name = re.split(r"[^\w.-]", line)[0]
-        extra = re.search(r"extra\s*==\s*['\"]([\w.-]+)['\"]", line)
-        if name != "omnizarr" and (extra is None or extra[1] != "testing"):
-            extras.setdefault(name, []).extend([extra[1]] if extra else [])
-    for name, several in sorted(extras.items()):
-        only = f" (extra {', '.join(sorted({*several}))})" if several else ""
-        lines.append(f"{name}: {_version(name)}{only}")
+    used = [line for line in required if not re.search(r"extra\s*==\s*['\"]testing['\"]", line)]
+    names = {"zarr", *(re.split(r"[^\w.-]", line)[0] for line in used)} - {"omnizarr"}
+    for name in sorted(names):
+        try:
+            lines.append(f"{name}: {version(name)}")
+        except PackageNotFoundError:
+            lines.append(f"{name}: not installed")
     return lines
 
 
@@ -358,12 +350,3 @@ def _compiled(name: str) -> str:
     except ImportError as error:  # such as one for another version of Python or the C library
         return f"no ({error})"
     return "yes"
-
-
-def _version(package: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
-
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"

@@ -28,7 +28,7 @@ import omnizarr as oz
 from omnizarr import config
 from omnizarr.engine import chunk_cache as caches
 from omnizarr.engine.chunk_cache import ENTRY, ChunkCache
-from omnizarr.errors import ChunkError, OmnizarrError
+from omnizarr.errors import ChunkError
 from omnizarr.formats import is_metadata
 from omnizarr.stores import Range
 from omnizarr.stores.local import store as local
@@ -269,24 +269,6 @@ def test_one_key_read_as_two_types_is_cached_twice(kept: ChunkCache, tmp_path: P
     assert np.array_equal(a[...], DATA)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_writes_by_any_handle_are_visible_at_once(
-    kept: ChunkCache, layout: str, tmp_path: Path
-) -> None:
-    array = oz.create_array(tmp_path, data=DATA, **LAYOUTS[layout])
-    other = oz.open(tmp_path, "r+")
-    settle()
-    assert np.array_equal(array[...], DATA)
-    for value in range(200):  # of equal size, in quick succession
-        (array if value % 2 else other)[3, 5] = value
-        assert array[3, 5] == other[3, 5] == value
-    settle()
-    assert array[3, 5] == 199
-    (tmp_path / "moved").mkdir()
-    other[...] = DATA + 1
-    assert np.array_equal(array[...], DATA + 1)
-
-
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate a file system with a 50 ms clock that reuses inode numbers."""
@@ -317,45 +299,16 @@ def test_values_of_equal_size_that_change_within_one_tick_are_read_again(
     assert array[0, 0] == 99
 
 
-def test_files_changed_in_place_within_one_tick_are_read_again(
-    kept: ChunkCache, coarse: None, tmp_path: Path
-) -> None:
-    array = oz.create_array(tmp_path, data=DATA, chunks=(32, 32), codecs=["bytes"])
-    path = tmp_path / "c" / "0" / "0"
-    settle()
-    for value in range(100):
-        with open(path, "r+b") as file:
-            file.write(np.int32(value).tobytes())
-        assert array[0, 0] == value
-
-
 def test_a_shard_replaced_by_another_process_is_noticed(kept: ChunkCache, tmp_path: Path) -> None:
     array = oz.create_array(tmp_path, data=DATA, chunks=(4, 4), shards=(16, 16))
     settle()
     assert np.array_equal(array[...], DATA)
-    code = (
-        "import sys, omnizarr as oz\n"
-        "a = oz.open(sys.argv[1], 'r+')\n"
-        "for line in sys.stdin:\n"
-        "    a[0, int(line)] = -int(line)\n"
-        "    print('done', flush=True)\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        for column in (1, 5, 9, 30):
-            child.stdin.write(f"{column}\n")
-            child.stdin.flush()
-            assert child.stdout.readline() == "done\n"
-            assert array[0, column] == -column
-            settle()
-            assert array[0, column] == -column
-        child.stdin.close()
+    code = "import sys, omnizarr as oz; oz.open(sys.argv[1], 'r+')[0, int(sys.argv[2])] = -1"
+    for column in (1, 30):
+        subprocess.run([sys.executable, "-c", code, str(tmp_path), str(column)], check=True)
+        assert array[0, column] == -1
+        settle()
+        assert array[0, column] == -1
 
 
 def test_a_store_changed_during_a_read_gives_current_values(kept: ChunkCache) -> None:
@@ -478,17 +431,6 @@ TestCached = Cached.TestCase
 TestCached.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
 
 
-def test_a_store_error_is_reported_as_without_the_cache(kept: ChunkCache) -> None:
-    class Broken(Counted):
-        def get_versioned(self, key: str, range: Any = None) -> Any:
-            raise oz.StoreError("the network is down")
-
-    store = Broken()
-    array = oz.create_array(store, data=DATA, chunks=(8, 8))
-    with pytest.raises(OmnizarrError, match=r"chunk \(0, 0\) of /.*the network is down"):
-        array[0, 0]
-
-
 class Far(Counted):
     """A store that counts how many requests it serves concurrently, and waits for the least."""
 
@@ -537,8 +479,9 @@ def test_chunks_of_a_remote_store_are_fetched_concurrently(kept: ChunkCache, lay
             assert np.array_equal(array[6:], DATA[6:])
 
 
-def test_errors_of_a_remote_store_name_the_chunk(kept: ChunkCache) -> None:
-    class Broken(Far):
+@pytest.mark.parametrize("kind", [Counted, Far])
+def test_errors_of_a_store_name_the_chunk(kept: ChunkCache, kind: type[Counted]) -> None:
+    class Broken(kind):  # type: ignore[misc,valid-type]  # one of two
         def get_versioned(self, key: str, range: Any = None) -> Any:
             if key == "c/1/2":
                 raise oz.StoreError("the network is down")

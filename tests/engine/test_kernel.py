@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 import random
 import shutil
@@ -12,6 +13,8 @@ import tempfile
 import threading
 import time
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,19 +58,6 @@ def by_reference(array: oz.Array, selection: Any = ...) -> np.ndarray[Any, Any]:
 # Blosc buffers
 
 
-@pytest.mark.parametrize("shuffle", ["noshuffle", "shuffle", "bitshuffle"])
-@pytest.mark.parametrize("start", [0, 1, 512, 1000, 1024, 1030, 3000])
-@pytest.mark.parametrize("length", [1, 511, 1023, 1024, 1025, 2048])
-def test_any_range_of_a_blosc_chunk_is_read(
-    shuffle: str, start: int, length: int, tmp_path: Path
-) -> None:
-    array = blosc_array(tmp_path, 20_000, "u2", shuffle=shuffle, blocksize=2048)
-    data = (np.arange(20_000) % 300).astype("u2")
-    array[...] = data
-    assert left_of(array, slice(start, start + length)) == []
-    assert np.array_equal(array[start : start + length], data[start : start + length])
-
-
 @pytest.mark.parametrize("cname", ["lz4", "lz4hc", "zstd", "snappy"])
 @pytest.mark.parametrize("shuffle", ["shuffle", "bitshuffle"])
 @pytest.mark.parametrize("typesize", [1, 2, 3, 7, 16, 255, 300])
@@ -81,24 +71,6 @@ def test_a_last_block_of_any_length_is_read_by_c_blosc(
     array[...] = data
     assert np.array_equal(by_reference(array), data)
     assert np.array_equal(array[...], data)
-
-
-@pytest.mark.parametrize("cname", ["lz4", "zstd", "blosclz", "zlib"])
-@pytest.mark.parametrize("shuffle", [0, 1, 2])
-@pytest.mark.parametrize("typesize", [1, 3, 8, 17])
-@pytest.mark.parametrize("blocksize", [0, 300, 1000, 5000])
-def test_the_kernel_reads_buffers_of_c_blosc(
-    cname: str, shuffle: int, typesize: int, blocksize: int, tmp_path: Path
-) -> None:
-    data = (np.arange(9_001) // 5 % 11).astype("u1")
-    array = blosc_array(tmp_path, 9_001)
-    packed = blosc.compress(data, cname.encode(), 5, shuffle, blocksize, typesize=typesize)
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "0").write_bytes(packed)
-    for chosen in (slice(None), slice(17, 400), slice(8_000, None)):
-        found = np.empty(len(range(*chosen.indices(9_001))), "u1")
-        assert left_of(array, chosen, found) == []
-        assert np.array_equal(found, data[chosen])
 
 
 def blosc_buffer(array: oz.Array) -> tuple[bytearray, list[int], Path]:
@@ -280,55 +252,48 @@ def test_a_key_without_a_file_is_a_missing_chunk(kind: str, tmp_path: Path) -> N
     assert array[...].tolist() == by_reference(array).tolist() == [7] * 4
 
 
+@contextmanager
+def repeating(act: Callable[[], object]) -> Iterator[None]:
+    """Do something again and again in another thread until the block ends."""
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: [act() for _ in iter(stop.is_set, True)])
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
 def test_a_file_that_shrinks_and_grows_is_never_read_wrong(tmp_path: Path) -> None:
     array = oz.create_array(tmp_path, shape=4096, chunks=4096, dtype="u1")
     array[...] = data = np.arange(4096) % 7
     path = tmp_path / "c" / "0"
     good = path.read_bytes()
-    stop = threading.Event()
 
     def disturb() -> None:
         with open(path, "r+b", buffering=0) as file:
-            while not stop.is_set():
-                file.truncate(len(good) // 2)
-                file.seek(len(good) // 2)
-                file.write(good[len(good) // 2 :] + b"more")
-                file.truncate(len(good))
+            file.truncate(len(good) // 2)
+            file.seek(len(good) // 2)
+            file.write(good[len(good) // 2 :] + b"more")
+            file.truncate(len(good))
 
-    thread = threading.Thread(target=disturb)
-    thread.start()
-    try:
+    with repeating(disturb):
         for _ in range(300):
             found = np.empty(4096, "u1")
             if left_of(array, ..., found) == []:
                 assert np.array_equal(found, data)
-    finally:
-        stop.set()
-        thread.join()
 
 
 def test_a_shard_that_is_replaced_is_read_old_or_new(tmp_path: Path) -> None:
     shape = {"shape": 2**18, "chunks": 2**12, "shards": 2**18, "dtype": "u1"}
     array = oz.create_array(tmp_path, **shape)
-    stop = threading.Event()
-
-    def disturb() -> None:
-        value = 0
-        while not stop.is_set():
-            value = value % 3 + 1
-            array[...] = value % 3  # every third time it is erased
-
-    thread = threading.Thread(target=disturb)
-    thread.start()
-    try:
-        with oz.configure(threads=8):
-            for _ in range(200):
-                found = np.full(2**18, 9, "u1")
-                if left_of(array, ..., found) == []:
-                    assert len(np.unique(found)) == 1
-    finally:
-        stop.set()
-        thread.join()
+    values = itertools.cycle((1, 2, 0))  # every third time it is erased
+    with repeating(lambda: array.__setitem__(..., next(values))), oz.configure(threads=8):
+        for _ in range(200):
+            found = np.full(2**18, 9, "u1")
+            if left_of(array, ..., found) == []:
+                assert len(np.unique(found)) == 1
 
 
 def test_a_path_of_any_length_can_be_read(tmp_path: Path) -> None:

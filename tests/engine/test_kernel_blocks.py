@@ -18,6 +18,8 @@ from tests.engine.test_reference import needs_kernel
 pytestmark = needs_kernel
 SHAPE, BLOCK = (24, 100), 1024  # 24 × 100 × 4 bytes are 10 blocks, the last one shorter
 DATA = np.random.default_rng(0).integers(0, 9, SHAPE).astype("f4")
+CHANGED = DATA.copy()
+CHANGED[5:8, 10:90] = 7
 
 
 def array_of(where: Any, *after: str, **config: Any) -> oz.Array:
@@ -76,9 +78,7 @@ def test_blocks_that_are_not_touched_keep_their_bytes(tmp_path: Path) -> None:
     after = streams((tmp_path / "high/c/0/0").read_bytes())
     changed = [n for n, (a, b) in enumerate(zip(streams(before), after, strict=True)) if a != b]
     assert changed == [1, 2, 3]
-    expected = DATA.copy()
-    expected[5:8, 10:90] = 7
-    np.testing.assert_array_equal(array[...], expected)
+    np.testing.assert_array_equal(array[...], CHANGED)
 
 
 def test_a_chunk_that_becomes_empty_block_by_block_is_erased(tmp_path: Path) -> None:
@@ -96,9 +96,7 @@ def test_a_chunk_with_blocks_of_another_library_is_changed(tmp_path: Path) -> No
     stored = blosc.compress(DATA.tobytes(), b"lz4", 5, blosc.SHUFFLE, 2 * BLOCK)
     (tmp_path / "a/c/0/0").write_bytes(stored)
     array[5:8, 10:90] = 7
-    expected = DATA.copy()
-    expected[5:8, 10:90] = 7
-    np.testing.assert_array_equal(array[...], expected)
+    np.testing.assert_array_equal(array[...], CHANGED)
 
 
 @pytest.mark.parametrize("entry", [0, 12, 2**31 - 1])
@@ -134,9 +132,7 @@ def test_damage_in_a_block_that_is_not_touched_is_copied_and_found_when_it_is_re
     damaged = damage_block(path, 8)  # bytes 8192 to 9216 of the chunk: rows 20 to 23
     array[5:8, 10:90] = 7
     assert streams(path.read_bytes())[8] == streams(damaged)[8]
-    expected = DATA.copy()
-    expected[5:8, 10:90] = 7
-    np.testing.assert_array_equal(array[:20], expected[:20])
+    np.testing.assert_array_equal(array[:20], CHANGED[:20])
     for wanted in (21, ...):
         with pytest.raises(oz.ChunkError, match="c/0/0"):
             array[wanted]

@@ -94,30 +94,30 @@ def test_a_damaged_chunk_is_named(web: Web, late: int, monkeypatch: pytest.Monke
         array[...]
 
 
+@contextlib.contextmanager
+def bucket() -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Start a server of objects; yield it, and the options for its bucket."""
+    server = SimpleStorage()
+    server.buckets = {"bucket": {}}
+    with running(server):
+        yield server, {"endpoint": server.url, "region": "us-east-1", "anonymous": True}
+
+
 @needs_kernel
 @pytest.mark.parametrize("kind", ["http", "s3"])
 def test_large_chunks_are_decoded_while_others_are_on_their_way(
     web: Web, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = np.arange(3 * 2**16, dtype="u2")
-    server: Any = web if kind == "http" else SimpleStorage()
-    values: dict[str, bytes] = {}
-    oz.create_array(oz.storage.MemoryStore(values), data=data, chunks=2**16, compressors=None)
-    options = None
-    if kind == "s3":
-        server.buckets = {"bucket": {}}
-        options = {"region": "us-east-1", "anonymous": True}
-    else:
-        server.values |= values
+    options: Any = {"data": data, "chunks": 2**16, "compressors": None}
     with contextlib.ExitStack() as stack:
         if kind == "s3":
-            stack.enter_context(running(server))
-            options = {"endpoint": server.url, **(options or {})}
-            store: Any = resolve("s3://bucket/a", storage_options=options)
-            for key, value in values.items():
-                store.set(key, value)
+            server, more = stack.enter_context(bucket())
+            store: Any = resolve("s3://bucket/a", storage_options=more)
+            oz.create_array(store, **options)
         else:
-            store = resolve(web.url)
+            server, store = web, resolve(web.url)
+            oz.create_array(oz.storage.MemoryStore(web.values), **options)
         array = oz.open(store, "r")
         decoded, decode = threading.Semaphore(0), kernel.run_rows
         early, types = list[bool](), list[type]()
@@ -168,10 +168,7 @@ def test_no_more_chunks_are_decoded_at_a_time_than_there_are_threads(
 
 @pytest.fixture
 def shards() -> Iterator[tuple[SimpleStorage, oz.Array, oz.Array]]:
-    server = SimpleStorage()
-    server.buckets = {"bucket": {}}
-    with running(server):
-        options = {"endpoint": server.url, "region": "us-east-1", "anonymous": True}
+    with bucket() as (server, options):
         store = resolve("s3://bucket/a", storage_options=options)
         array = oz.create_array(store, shape=64, dtype="i4", chunks=4, shards=32, compressors=None)
         array[:] = np.arange(64)

@@ -16,63 +16,19 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.stores import MemoryStore
 from omnizarr.testing import FaultyStore, RecordingStore
+from tests.engine.test_reference import sharding
 
 ENGINES = ["auto", "reference"]
+BYTES: dict[str, Any] = {"name": "bytes"}
+TURN = {"name": "transpose", "configuration": {"order": [1, 0]}}
+GZIP = {"name": "gzip", "configuration": {"level": 1}}
+NESTED = sharding([sharding([BYTES], (2, 3), "end")], (4, 6), "end")
 SHARDS: dict[str, dict[str, Any]] = {
     "none": {},
     "shards": {"shards": (4, 6)},
-    "nested": {
-        "chunks": (4, 12),
-        "codecs": [
-            {
-                "name": "sharding_indexed",
-                "configuration": {
-                    "chunk_shape": [4, 6],
-                    "codecs": [
-                        {
-                            "name": "sharding_indexed",
-                            "configuration": {
-                                "chunk_shape": [2, 3],
-                                "codecs": [{"name": "bytes"}],
-                                "index_codecs": [
-                                    {"name": "bytes", "configuration": {"endian": "little"}}
-                                ],
-                            },
-                        }
-                    ],
-                    "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-                },
-            }
-        ],
-    },
-    "turned": {
-        "chunks": (4, 6),
-        "codecs": [
-            {"name": "transpose", "configuration": {"order": [1, 0]}},
-            {
-                "name": "sharding_indexed",
-                "configuration": {
-                    "chunk_shape": [3, 2],
-                    "codecs": [{"name": "bytes"}],
-                    "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-                },
-            },
-        ],
-    },
-    "packed": {
-        "chunks": (4, 6),
-        "codecs": [
-            {
-                "name": "sharding_indexed",
-                "configuration": {
-                    "chunk_shape": [2, 3],
-                    "codecs": [{"name": "bytes"}],
-                    "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-                },
-            },
-            {"name": "gzip", "configuration": {"level": 1}},
-        ],
-    },
+    "nested": {"chunks": (4, 12), "codecs": [NESTED]},
+    "turned": {"chunks": (4, 6), "codecs": [TURN, sharding([BYTES], (3, 2), "end")]},
+    "packed": {"chunks": (4, 6), "codecs": [sharding([BYTES], (2, 3), "end"), GZIP]},
 }
 
 
@@ -156,20 +112,14 @@ def test_the_chunk_cache_hides_no_missing_chunk(kind: str, wrap: bool, tmp_path:
             assert filled == sorted((y // per[0], x // per[1]) for y, x in missing)
 
 
-@pytest.mark.parametrize("zarr_format", [1, 2, "3-draft", 3])
-def test_missing_chunks_are_reported_in_every_format(zarr_format: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("zarr_format", "shards"), [(1, None), (2, None), ("3-draft", None), ("3-draft", 4), (3, None)]
+)
+def test_missing_chunks_are_reported_in_every_format(
+    zarr_format: Any, shards: int | None, tmp_path: Path
+) -> None:
     array = oz.create_array(
-        tmp_path / "a.zarr", shape=6, chunks=2, dtype="i4", zarr_format=zarr_format, fill_value=0
-    )
-    array[2:4] = 7
-    filled: list[tuple[int, ...]] = []
-    array.read(filled=filled)
-    assert filled == [(0,), (2,)]
-
-
-def test_missing_chunks_of_draft_shards_are_reported(tmp_path: Path) -> None:
-    array = oz.create_array(
-        tmp_path, shape=8, chunks=2, shards=4, dtype="i4", zarr_format="3-draft", fill_value=0
+        tmp_path, shape=8, chunks=2, shards=shards, dtype="i4", zarr_format=zarr_format
     )
     array[2:4] = 7
     filled: list[tuple[int, ...]] = []

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.engine import kernel, reference
-from omnizarr.indexing import axis_plan, plan, point_plan
+from omnizarr.indexing import plan
 from omnizarr.stores import MemoryStore
 from tests.servers.skipped import COMPILER
 
@@ -150,14 +150,6 @@ def test_both_engines_store_the_same_keys_and_read_the_same_values(
 
 @needs_kernel
 @pytest.mark.parametrize("codecs", CODECS)
-@pytest.mark.parametrize("layout", ["C", "shards"])
-def test_the_kernel_supports_these_layouts(codecs: str, layout: str, tmp_path: Path) -> None:
-    array = create(tmp_path / "x", "<u2", codecs, layout)
-    assert kernel._layout(array._bound) is not None
-
-
-@needs_kernel
-@pytest.mark.parametrize("codecs", CODECS)
 @pytest.mark.parametrize("layout", ["C", "shards", "shards-index-first"])
 def test_damage_is_the_same_error_in_both_engines(codecs: str, layout: str, tmp_path: Path) -> None:
     array = create(tmp_path / "x", "<u2", codecs, layout)
@@ -233,32 +225,6 @@ def test_slices_of_a_shard_are_written_in_order(
 
 
 @needs_kernel
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("codecs", CODECS)
-def test_the_kernel_reads_lists_and_points(codecs: str, layout: str, tmp_path: Path) -> None:
-    array = create(tmp_path, "<u2", codecs, layout)
-    data = values("<u2")
-    array[...] = data
-    for selection in LISTS:
-        lists = axis_plan(array._bound.grid, selection)
-        out = np.empty(lists.full_shape, "u2")
-        assert kernel.read(array._bound, lists, out) == []
-        wanted = data[np.ix_(*(_numbers(s, n) for s, n in zip(selection, SHAPE, strict=True)))]
-        assert np.array_equal(out, wanted)
-    for selection in POINTS:
-        points = point_plan(array._bound.grid, selection)
-        out = np.empty(points.full_shape, "u2")
-        assert kernel.read(array._bound, points, out) == []
-        assert np.array_equal(out, data[selection])
-
-
-def _numbers(part: Any, length: int) -> list[int]:
-    if isinstance(part, slice):
-        return list(range(length))[part]
-    return [part] if isinstance(part, int) else list(part)
-
-
-@needs_kernel
 def test_empty_chunks_are_stored_on_request(tmp_path: Path) -> None:
     for engine in ("auto", "reference"):
         with oz.configure(engine=engine, write_empty_chunks=True):
@@ -269,14 +235,6 @@ def test_empty_chunks_are_stored_on_request(tmp_path: Path) -> None:
         with oz.configure(engine=engine):
             array[...] = 0
             assert array.nchunks_initialized == 0
-
-
-def test_the_reference_engine_reads_points(tmp_path: Path) -> None:
-    array = create(tmp_path / "x", "<u2", "raw", "C")
-    with oz.configure(engine="reference"):
-        assert kernel._layout(array._bound) is None
-    with pytest.raises(oz.InvalidArgument, match="engine"), oz.configure(engine="warp"):
-        pass
 
 
 @needs_kernel

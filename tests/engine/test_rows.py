@@ -14,7 +14,7 @@ from omnizarr.engine import kernel, rows
 from omnizarr.engine.rows import Buffers, Files
 from omnizarr.model import Named
 
-pytestmark = pytest.mark.skipif(not rows.available(), reason="the kernel was not built")
+pytestmark = pytest.mark.skipif(not kernel.available(), reason="the kernel was not built")
 
 
 @pytest.fixture

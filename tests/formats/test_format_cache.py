@@ -23,20 +23,6 @@ from omnizarr.model import ArrayModel, FillValue, Named, Node
 FORMATS = (1, 2, 3, "3-draft")
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_changing_attributes_changes_no_other_handle(format: Any) -> None:
-    store: dict[str, bytes] = {}
-    given = {"list": [1, {"deep": [2]}], "dict": {"a": {}}}
-    oz.create_array(store, shape=(2,), dtype="u1", zarr_format=format, attributes=given)
-    first, second = oz.open(store), oz.open(store)
-    first.attrs["list"][1]["deep"].append(3)
-    first.attrs.asdict()["dict"]["a"]["b"] = 1
-    dict(first.attrs)["list"].clear()
-    assert first.attrs == given
-    assert second.attrs == given
-    assert oz.open(store).attrs == given
-
-
 @pytest.mark.parametrize("format", [2, 3])
 def test_consolidated_metadata_that_were_handed_out_change_no_node(format: int) -> None:
     """A7: the models that a group's consolidated metadata give are shared too."""
@@ -51,19 +37,6 @@ def test_consolidated_metadata_that_were_handed_out_change_no_node(format: int) 
     again = oz.open(store, use_consolidated=True)
     assert dict(again["a"].attrs) == {"list": [1]}
     assert set(again.consolidated or ()) == {"a"}
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_equal_arrays_change_independently(format: Any) -> None:
-    stores: list[dict[str, bytes]] = [{}, {}]
-    a, b = (oz.create_array(s, shape=(2,), dtype="i4", zarr_format=format) for s in stores)
-    a[...] = [1, 2]
-    a.append([3])
-    a.attrs["x"] = 1
-    assert (a.shape, b.shape) == ((3,), (2,))
-    assert b[...].tolist() == [0, 0]
-    assert dict(b.attrs) == {}
-    assert oz.open(stores[0])[...].tolist() == [1, 2, 3]
 
 
 def test_a_codec_that_becomes_known_is_used_by_arrays_that_are_opened_then(
@@ -126,23 +99,6 @@ def test_metadata_is_serialised_as_by_the_standard_library(
         expected = json.dumps(value, indent=indent, sort_keys=sort_keys).encode()
     for _ in range(2):
         assert dumps(value, indent=indent, sort_keys=sort_keys) == expected
-
-
-def test_options_that_compare_equal_in_python_are_distinguished() -> None:
-    def document(**options: Any) -> dict[str, Any]:
-        store: dict[str, bytes] = {}
-        oz.create_array(store, shape=(2,), dtype="f4", **options)
-        found: dict[str, Any] = json.loads(store["zarr.json"])
-        return found
-
-    for value in (1, True, 1.0, [1], {"x": 1}):
-        stored = document(attributes={"a": value})["attributes"]["a"]
-        assert stored == value
-        assert type(stored) is type(value)
-    fills = [repr(document(fill_value=v)["fill_value"]) for v in (0.0, -0.0, 1.5)]
-    assert fills == ["0.0", "-0.0", "1.5"]
-    with pytest.raises(oz.WrongType, match="unknown option"):
-        document(attribute={})
 
 
 def test_options_that_a_caller_changes_later_change_no_array() -> None:
@@ -230,32 +186,6 @@ def test_metadata_with_another_shape_is_read_like_new_metadata(
     assert results[0] == results[1]
 
 
-def described_by(codecs: list[Any]) -> dict[str, bytes]:
-    store: dict[str, bytes] = {}
-    oz.create_array(store, data=np.arange(3, dtype="u2"), codecs=["bytes"], fill_value=7)
-    doc = json.loads(store["zarr.json"])
-    store["zarr.json"] = json.dumps({**doc, "codecs": codecs}).encode()
-    return store
-
-
-def test_a_codec_that_may_be_skipped_is_not_taken_for_one_that_may_not() -> None:
-    """A2: bound codecs were found by a text that leaves `must_understand` out."""
-    plain = {"name": "bytes", "configuration": {"endian": "little"}}
-    skipped = described_by([plain, {"name": "test.foo", "must_understand": False}])
-    with pytest.warns(oz.OmnizarrWarning, match="skipped"):
-        assert oz.open(skipped)[...].tolist() == [0, 1, 2]
-    with pytest.raises(oz.UnknownExtension, match=r"test\.foo"):
-        oz.open(described_by([plain, {"name": "test.foo"}]), "r+")[...]
-
-
-def test_a_codec_with_the_name_of_anothers_text_is_unknown() -> None:
-    """A2: a name could be the text of another codec with its configuration."""
-    big = {"name": "bytes", "configuration": {"endian": "big"}}
-    assert oz.open(described_by([big]))[...].tolist() == [0, 256, 512]
-    with pytest.raises(oz.UnknownExtension, match="endian"):
-        oz.open(described_by([{"name": "bytes(endian='big')"}]))[...]
-
-
 LOOK_ALIKES: list[tuple[Any, ...]] = [
     ("i4", np.uint8(255), np.int8(-1)),
     ("M8[s]", np.datetime64(1, "D"), np.datetime64(1, "s")),
@@ -274,18 +204,6 @@ def test_a_fill_value_is_the_one_that_was_given(case: tuple[Any, ...]) -> None:
     for i, value in enumerate([*values, *reversed(values)]):
         found = group.create_array(f"{i}", shape=(1,), dtype=dtype, fill_value=value)[...]
         assert found.tobytes() == np.array(value).astype(dtype).tobytes()
-
-
-@pytest.mark.parametrize("name", ["shape", "chunks", "attributes"])
-def test_options_given_as_numpy_arrays_are_distinguished(name: str) -> None:
-    """A3: shapes and attributes given as arrays of NumPy."""
-    group = oz.create_group({})
-    for i, values in enumerate((np.array([1, 2], "<i8"), np.array([1, 0, 2, 0], "<i4"))):
-        given: Any = {"a": values} if name == "attributes" else values[values > 0]
-        options: dict[str, Any] = {"shape": (3, 3), "dtype": "u1", name: given}
-        array = group.create_array(f"{i}", **options)
-        found = {"shape": array.shape, "chunks": array.chunks, "attributes": array.attrs.get("a")}
-        assert list(found[name]) == (values if name == "attributes" else given).tolist()
 
 
 def test_a_type_whose_fields_were_renamed_is_another_type() -> None:

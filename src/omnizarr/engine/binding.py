@@ -7,12 +7,12 @@ what needs it raises then, naming it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter, eq
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +38,6 @@ from omnizarr.stores import Store, changing, has_low_latency
 from omnizarr.stores.base import ChangesIf
 from omnizarr.stores.identity import unique_key
 
-T = TypeVar("T")
 MAX_CHUNK_BYTES = 2**40
 _pipelines: Cache[Key, CodecPipeline] = Cache(512)
 # The parts of bound models by the ids of all that they depend on, which the model keeps alive. So
@@ -109,34 +108,22 @@ class BoundArray:
 
     def check(self) -> bool:
         """Raise if the model is invalid; return False if part of it is only unknown."""
-        if self._was_checked():
-            self._remember_complete()
-            return True
-        unknown = False
-        for part in (
-            lambda: self.grid,
-            lambda: self.encoding,
-            lambda: self.fill,
-            lambda: self._has_no_pipeline or self.first_pipeline,
-            lambda: self.chunk_store,
-        ):
-            try:
-                part()
-            except (UnknownExtension, MissingPackage):
-                unknown = True
-        if not unknown:
+        if not self._was_checked():
+            unknown = False
+            for part in ("grid", "encoding", "fill", "lossy_codecs", "chunk_store"):
+                try:
+                    getattr(self, part)
+                except (UnknownExtension, MissingPackage):
+                    unknown = True
+            if unknown:
+                return False
             _ = self.skipped
             mine = {part: self.__dict__[part] for part in (*_PARTS, "grid")}
             _checked.put(self._identity(), (self.model, mine))
-            self._remember_complete()
-        return not unknown
-
-    def _remember_complete(self) -> None:
-        key = registry.generation(), id(self.model)
-        if _complete.get(key) is not None or self.model.storage_transformers or self.skipped:
-            return
-        if self.grid.regular is not None:
-            _complete.put(key, self.model)
+        model = self.model
+        if not (model.storage_transformers or self.skipped or self.grid.regular is None):
+            _complete.put((registry.generation(), id(model)), model)
+        return True
 
     def _identity(self) -> Key:
         return registry.generation(), *map(id, _bound_parts(self.model))
@@ -196,17 +183,19 @@ class BoundArray:
         """The names of lossy codecs."""
         return [] if self._has_no_pipeline else self.first_pipeline.lossy
 
-    def _named(self, what: str, make: Callable[[], T]) -> T:
+    def _binding(self, what: str) -> error_context:
+        """Have errors of the block name the array and the part of its metadata."""
+
         def where(error: Exception) -> tuple[str, dict[str, Any]]:
             text = f"array {paths.show(self.path)!r} in {self.store!r}"
             return (text if what in str(error) else f"{text}: {what}"), {}
 
-        with error_context(where):
-            return make()
+        return error_context(where)
 
     @cached_property
     def data_type(self) -> DataType:
-        return self._named("data_type", lambda: data_types.bind(self.model.data_type))
+        with self._binding("data_type"):
+            return data_types.bind(self.model.data_type)
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
@@ -214,9 +203,9 @@ class BoundArray:
 
     @cached_property
     def fill(self) -> Scalar:
-        data_type = self.data_type
-        model = self.model
-        found = self._named("fill_value", lambda: data_type.fill(model.fill_value)).copy()
+        data_type, model = self.data_type, self.model
+        with self._binding("fill_value"):
+            found = data_type.fill(model.fill_value).copy()
         in_bytes = isinstance(model.fill_value.json, str) and model.data_type.name == "structured"
         if in_bytes and stored_order(model.codecs) == "big":  # which are as chunks have them
             big = np.frombuffer(found.tobytes(), found.dtype.newbyteorder(">"))
@@ -237,16 +226,13 @@ class BoundArray:
 
     @cached_property
     def grid(self) -> Grid:
-        return self._named(
-            "chunk_grid", lambda: chunk_grids.bind(self.model.chunk_grid, self.model.shape)
-        )
+        with self._binding("chunk_grid"):
+            return chunk_grids.bind(self.model.chunk_grid, self.model.shape)
 
     @cached_property
     def encoding(self) -> ChunkKeyEncoding:
-        return self._named(
-            "chunk_key_encoding",
-            lambda: chunk_key_encodings.bind(self.model.chunk_key_encoding),
-        )
+        with self._binding("chunk_key_encoding"):
+            return chunk_key_encodings.bind(self.model.chunk_key_encoding)
 
     @cached_property
     def encoded_prefix(self) -> bytes:
@@ -256,14 +242,11 @@ class BoundArray:
     @cached_property
     def chunk_store(self) -> Store:
         """The store of the array's chunks: above its storage transformers."""
-        if not self.model.storage_transformers:
+        transformers = self.model.storage_transformers
+        if not transformers:
             return self.store
-        return self._named(
-            "storage_transformers",
-            lambda: transform(
-                self.store, self.prefix, self.model.storage_transformers, self.encoding, self.grid
-            ),
-        )
+        with self._binding("storage_transformers"):
+            return transform(self.store, self.prefix, transformers, self.encoding, self.grid)
 
     def pipeline(self, chunk_shape: tuple[int, ...]) -> CodecPipeline:
         """Return the codec pipeline for chunks of that shape."""
@@ -279,7 +262,8 @@ class BoundArray:
             key = self.pipeline_key(chunk_shape)
             found = None if key is None else _pipelines.get(key)
             if found is None:
-                found = self._named("codecs", lambda: bind_pipeline(self.model.codecs, spec))
+                with self._binding("codecs"):
+                    found = bind_pipeline(self.model.codecs, spec)
                 if key is not None:
                     _pipelines.put(key, found)
             self._pipelines[chunk_shape] = found

@@ -140,12 +140,13 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any], *, steady: boo
     its shape are kept; with `steady` the caller keeps the shape from changing.
     """
     array.check_skipped()
+    watch = array.watch
     try:
-        ends = array.watch is not None and not steady and _reaches_end(array, plan)
-        changed = _changed(array, plan, ends)
-        watch = array.watch
-        several = not (steady or watch is None or watch.is_remote) and plan.count > 1
-        store = _store_steadily if several else _store
+        ends = watch is not None and not steady and _reaches_end(array, plan)
+        only = plan.only_chunk if isinstance(plan, ProductPlan) else None
+        changed = _changed(array, plan, only, ends)
+        alone = steady or watch is None or watch.is_remote or only is not None
+        store = _store if alone or plan.count < 2 else _store_steadily
         if not changed:
             store(array, plan, value)
             return
@@ -179,19 +180,17 @@ def merge(
     array: BoundArray, coords: Coords, values: npt.NDArray[Any], known: npt.NDArray[np.bool_]
 ) -> None:
     """Store the elements of one chunk, from its start, where `known` is true; others stay."""
+    if supports_compare_and_set(array.chunk_store):
+        box = tuple(slice(0, n, 1) for n in known.shape)
+        write_row(array, Row(coords, box, known, (known,), False), values)
+        return
     array.check_skipped()
     with exclusive(array, [array.key(coords)]):
         array.confirm()
-        if supports_compare_and_set(array.chunk_store):
-            box = tuple(slice(0, n, 1) for n in known.shape)
-            row = Row(coords, box, known, (known,), False)
-            reference.write(array, iter([row]), 1, values)
-            return
         start = array.grid.origin(coords)
         inside = (slice(a, a + n) for a, n in zip(start, known.shape, strict=True))
         plan = axis_plan(array.grid, tuple(inside))
-        whole = np.empty(plan.full_shape, array.dtype)
-        read(array, plan, whole)
+        whole = read(array, plan, np.empty(plan.full_shape, array.dtype))
         np.copyto(whole, values, where=known)
         _store(array, plan, whole)
 
@@ -213,8 +212,7 @@ def write_fields(array: BoundArray, plan: Plan, names: Any, value: npt.NDArray[A
             for row in plan.rows():
                 reference.write_fields(array, row, names, value)
             return
-        whole = np.empty(plan.full_shape, array.dtype)
-        read(array, plan, whole)
+        whole = read(array, plan, np.empty(plan.full_shape, array.dtype))
         whole[names] = value
         _store(array, plan, whole)
 
@@ -272,7 +270,7 @@ def _reaches_end(array: BoundArray, plan: Plan) -> bool:
     return (plan.whole or plan.only_chunk is None) and array.reaches_beyond(plan.last_chunk)
 
 
-def _changed(array: BoundArray, plan: Plan, ends: bool) -> list[str]:
+def _changed(array: BoundArray, plan: Plan, only: Coords | None, ends: bool) -> list[str]:
     """Return the keys of chunks that are changed in part; chunks written whole need no lock.
 
     Chunks that a transformer stores with others are never whole; with `ends`, those with elements
@@ -283,7 +281,7 @@ def _changed(array: BoundArray, plan: Plan, ends: bool) -> list[str]:
         if plan.whole:
             found = filter(array.reaches_beyond, plan.chunks()) if ends else ()
             return [*map(array.key, found)]
-        if (only := plan.only_chunk) is not None:
+        if only is not None:
             return [array.key(only)]
     return [
         array.key(row.coords)

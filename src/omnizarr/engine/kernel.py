@@ -112,9 +112,10 @@ def read(
     if array.small is None:
         array.small = _describe_small(array, layout)
     store: Any = array.store
-    values = _values(array, plan) if layout.in_memory else None
-    if values is _FOREIGN:
+    values = None
+    if layout.in_memory and (values := _values(array, plan)) is None:
         return None
+    # Much as in `_on_threads`: the way of an ordinary read is short.
     share = take_threads(settings.threads, settings.threads)
     try:
         return _kernel.run(
@@ -133,7 +134,7 @@ def read(
             SMALL,
         )
     except MemoryError:
-        return None  # the reference engine may need less, or raises an error that says more
+        return None
     finally:
         return_threads(share)
 
@@ -174,25 +175,34 @@ def _run(
     skip_missing: bool = False,
 ) -> list[int] | None:
     """Run a plan; `known` has the path and identity of the metadata file, if they are checked."""
-    settings = config.get()
-    share = take_threads(settings.threads, settings.threads)
+    left: list[int] | None = _on_threads(
+        _kernel.run,
+        None,
+        layout.capsule,
+        plan.parts if isinstance(plan, ProductPlan) and plan.runs else _columns(plan),
+        root,
+        values,
+        prefix,
+        layout.style,
+        layout.separator,
+        data.view(items[data.itemsize]),
+        writing,
+        writing and config.get().durability == "fsync",
+        skip_missing,
+        known=known,
+    )
+    return left
+
+
+def _on_threads(function: Any, wanted: int | None, *args: Any, known: tuple[Any, ...] = ()) -> Any:
+    """Call the kernel with threads, all by default; None if there is not enough memory.
+
+    The reference engine may need less, or raises an error that says more.
+    """
+    limit = config.get().threads
+    share = take_threads(wanted or limit, limit)
     try:
-        return _kernel.run(
-            layout.capsule,
-            _columns(plan),
-            root,
-            values,
-            prefix,
-            layout.style,
-            layout.separator,
-            data.view(items[data.itemsize]),
-            writing,
-            writing and settings.durability == "fsync",
-            skip_missing,
-            share[2] + 1,
-            SMALL,
-            *known,
-        )
+        return function(*args, share[2] + 1, SMALL, *known)
     except MemoryError:
         return None
     finally:
@@ -204,38 +214,31 @@ def call_rows(
     rows: list[Any],
     values: list[Any] | None,
     data: npt.NDArray[Any],
-    threads: int,
     keys: list[str] | None = None,
     root: bytes = b"",
     *,
+    threads: int | None = None,
     scalar: bool = False,
     writing: bool = False,
     skip_missing: bool = False,
     tell_missing: bool = False,
 ) -> Any:
-    """Run rows, each with boxes of its own; their values are files or in memory."""
-    settings = config.get()
-    share = take_threads(threads, settings.threads)
-    try:
-        return run_rows(
-            capsule,
-            rows,
-            keys,
-            root,
-            values,
-            data.view(items[data.itemsize]),
-            scalar,
-            writing,
-            writing and settings.durability == "fsync",
-            skip_missing,
-            tell_missing,
-            share[2] + 1,
-            SMALL,
-        )
-    except MemoryError:
-        return None
-    finally:
-        return_threads(share)
+    """Run rows, each with boxes of its own, and return those that are left, as `rows` says."""
+    return _on_threads(
+        run_rows,
+        threads,
+        capsule,
+        rows,
+        keys,
+        root,
+        values,
+        data.view(items[data.itemsize]),
+        scalar,
+        writing,
+        writing and config.get().durability == "fsync",
+        skip_missing,
+        tell_missing,
+    )
 
 
 def _decode_each(
@@ -255,9 +258,8 @@ def _decode_each(
         with decoders:
             if is_abandoned():  # and the caller has its array back
                 return
-            failed = call_rows(
-                layout.capsule, listed[number], [value], out, 1, skip_missing=skip_missing
-            )
+            given = layout.capsule, listed[number], [value], out
+            failed = call_rows(*given, threads=1, skip_missing=skip_missing)
         if failed is None or failed:
             left.append(number)
 
@@ -273,11 +275,11 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] |
         return None
     if layout.sharded and not plan.runs:
         return None
-    values = _values(array, plan) if layout.in_memory else None
-    if values is _FOREIGN:
-        return None
-    root, prefix, known = b"", array.encoded_prefix, tuple[Any, ...]()
-    if not layout.in_memory:
+    root, prefix, values, known = b"", array.encoded_prefix, None, tuple[Any, ...]()
+    if layout.in_memory:
+        if (values := _values(array, plan)) is None:
+            return None
+    else:
         root = array.store.direct_file_root  # type: ignore[attr-defined]  # its layout says so
         watch = array.watch
         if watch is not None and watch.identity:
@@ -292,15 +294,12 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] |
     return left
 
 
-_FOREIGN: list[bytes | None] = []  # stands for values that are not bytes
-
-
-def _values(array: BoundArray, plan: Plan) -> list[bytes | None]:
-    """Return the values of the chunks touched, from a store in memory."""
+def _values(array: BoundArray, plan: Plan) -> list[bytes | None] | None:
+    """Return the values of the chunks touched from a store in memory; None if not all are bytes."""
     store: Any = array.store
     found = store.direct_values
     values = [found.get(array.key(coords)) for coords in _coords(plan)]
-    return values if all(v is None or type(v) is bytes for v in values) else _FOREIGN
+    return values if all(v is None or type(v) is bytes for v in values) else None
 
 
 def _store_values(
@@ -337,12 +336,10 @@ def _coords(plan: Plan) -> Iterable[tuple[int, ...]]:
 
 
 def _columns(plan: Plan) -> tuple[Any, ...] | list[Any]:
-    """Return a plan in the form that the kernel takes."""
+    """Return a plan with listed positions in the form that the kernel takes."""
     if isinstance(plan, PointPlan):
         parts = (plan.coords, plan.begin, plan.inner, plan.outer)
         return [np.ascontiguousarray(p, np.int64) for p in parts]
-    if plan.runs:
-        return plan.parts
     return tuple(
         p
         if isinstance(p, Run)
@@ -468,8 +465,7 @@ def describe(
 
 def _index(pipeline: CodecPipeline, at_end: bool) -> tuple[bool, bool, bool] | None:
     """Return if a shard index has a checksum, is big-endian, is at the end; None if unsupported."""
-    codecs = _codecs(pipeline)
-    serializer = pipeline.array_bytes
+    codecs, serializer = _codecs(pipeline), pipeline.array_bytes
     if pipeline.array_array or not isinstance(serializer, Bytes) or codecs is None:
         return None
     if [s[0] for s in codecs] not in ([], [_CRC32C]):
@@ -493,9 +489,8 @@ def _swap(pipeline: CodecPipeline, dtype: np.dtype[Any]) -> int | None:
 
 
 def _codecs(pipeline: CodecPipeline) -> tuple[CodecNumbers, ...] | None:
-    found = [_codec(codec) for codec, _ in pipeline.bytes_bytes]
-    known = tuple(numbers for numbers in found if numbers is not None)
-    return known if len(known) == len(found) else None
+    known = tuple(n for codec, _ in pipeline.bytes_bytes if (n := _codec(codec)) is not None)
+    return known if len(known) == len(pipeline.bytes_bytes) else None
 
 
 def _codec(codec: Any) -> CodecNumbers | None:

@@ -54,9 +54,12 @@ def read(
     # Of files, threads that each read and decode some are quicker than fetching ahead.
     in_files = file_root(store) is not None
     if in_files and array.first_pipeline.sharded is None:
-        some, number = in_batches(array, plan.rows(), count)
+        size = max(1, array.first_pipeline.spec.nbytes or UNKNOWN)
+        number = max(1, min(BATCH_BYTES // size, count // (4 * config.get().threads)))
         several = partial(_read_some, array, out=out, filled=filled)
-        for_each(some, number, several, out.nbytes, waits=False)
+        for_each(
+            _batches(plan.rows(), number), -(-count // number), several, out.nbytes, waits=False
+        )
     elif in_files or not hasattr(store, "get_many"):
         one = partial(read_row, array, out=out, filled=filled)
         for_each(plan.rows(), count, one, out.nbytes, waits=False)
@@ -98,14 +101,9 @@ def estimate_fetched(array: BoundArray, selected: int) -> int:
     return min(whole, selected + neighbours)
 
 
-def in_batches(
-    array: BoundArray, rows: Iterator[Row], count: int, nbytes: int = BATCH_BYTES
-) -> tuple[Iterator[list[Row]], int]:
-    """Return batches of rows with chunks small enough to be read together, and their number."""
-    size = array.first_pipeline.spec.nbytes or UNKNOWN
-    share = count // (4 * config.get().threads)
-    number = max(1, min(nbytes // max(1, size), share))
-    return iter(lambda: [*itertools.islice(rows, number)], []), -(-count // number)
+def _batches(rows: Iterator[Row], number: int) -> Iterator[list[Row]]:
+    """Yield the rows in lists of up to `number`."""
+    return iter(lambda: [*itertools.islice(rows, number)], [])
 
 
 def _read_some(
@@ -246,17 +244,14 @@ def write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray
     """Store the parts of `value` that belong into the chunks of some rows."""
     store: Any = array.chunk_store
     _ = array.first_pipeline  # an unknown codec is not an error of one chunk
-    several = None
+    several, together = None, _write_some
     if array.encoding.other_keys((0,) * len(array.grid.axes)):
         pass  # one by one
     elif traits(store).sends_values and count > 1 and not waits_for(array.store):
         _write_each(array, [*rows], value)
         return
     elif array.compares_metadata:
-        batches = _store_batches(array, rows, count)
-        together = partial(_change_some, array, value)
-        for_each(iter(batches), len(batches), together, value.nbytes)
-        return
+        several, together = _store_batches(array, rows, count), _change_some
     elif hasattr(store, "change_many"):
         groups: dict[str, list[Row]] = {}  # which one stored value holds, so it is replaced once
         for row in rows:
@@ -268,8 +263,8 @@ def write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray
     if several is None:
         for_each(rows, count, partial(_write_row, array, value=value), value.nbytes, waits=waits)
     else:
-        together = partial(_write_some, array, value)
-        for_each(iter(several), len(several), together, value.nbytes, waits=waits)
+        store_some = partial(together, array, value)
+        for_each(iter(several), len(several), store_some, value.nbytes, waits=waits)
 
 
 def _write_each(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> None:
@@ -310,7 +305,7 @@ def _store_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[l
     threads = config.get().threads
     size = array.first_pipeline.spec.nbytes or UNKNOWN
     batch = max(1, min(config.get().in_flight // (threads * size), -(-count // threads)))
-    return list(iter(lambda: [*itertools.islice(rows, batch)], []))
+    return list(_batches(rows, batch))
 
 
 def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-from omnizarr import config
 from omnizarr.engine import kernel
 
 Row: TypeAlias = tuple[Any, ...]
@@ -45,11 +44,6 @@ class Buffers:
 Source: TypeAlias = Files | Buffers
 
 
-def available() -> bool:
-    """Return True if the kernel can run rows."""
-    return kernel.run_rows is not None
-
-
 def read(
     capsule: Any,
     rows: list[Row],
@@ -64,7 +58,9 @@ def read(
     With `skip_missing` rows that would get the fill value are left too. With `tell_missing` return
     also which rows have no value.
     """
-    return _call(capsule, rows, source, out, skip_missing=skip_missing, tell_missing=tell_missing)
+    values, keys, root = _members(source)
+    missing = {"skip_missing": skip_missing, "tell_missing": tell_missing}
+    return kernel.call_rows(capsule, rows, values, out, keys, root, **missing)
 
 
 def write(capsule: Any, rows: list[Row], source: Source, value: npt.NDArray[Any]) -> Any:
@@ -73,13 +69,12 @@ def write(capsule: Any, rows: list[Row], source: Source, value: npt.NDArray[Any]
     A value without axes is stored everywhere, unless chunks have none.
     """
     scalar = not value.ndim and bool(rows) and bool(rows[0][-3])
-    return _call(capsule, rows, source, value, scalar=scalar, writing=True)
+    values, keys, root = _members(source)
+    return kernel.call_rows(capsule, rows, values, value, keys, root, scalar=scalar, writing=True)
 
 
-def _call(
-    capsule: Any, rows: list[Row], source: Source, array: npt.NDArray[Any], **options: bool
-) -> Any:
-    keys, root = (source.keys, source.root) if isinstance(source, Files) else (None, b"")
-    values = source.values if isinstance(source, Buffers) else None
-    threads = config.get().threads
-    return kernel.call_rows(capsule, rows, values, array, threads, keys, root, **options)
+def _members(source: Source) -> tuple[list[Any] | None, list[str] | None, bytes]:
+    """Return the values, or else the keys and the directory of files."""
+    if isinstance(source, Buffers):
+        return source.values, None, b""
+    return None, source.keys, source.root

@@ -57,13 +57,14 @@ class ArrayWatch:
     """The stored metadata of an array as a handle last saw them."""
 
     __slots__ = (
-        *("_is_quick", "_location", "_model", "_sign", "epoch", "expires", "identity"),
-        *("is_remote", "metadata", "missed", "signature", "stored"),
+        *("_is_quick", "_keys", "_location", "_model", "_sign", "_store", "epoch", "expires"),
+        *("identity", "is_remote", "metadata", "missed", "signature", "stored"),
     )
 
     def __init__(self, location: Any, model: ArrayModel, read_at: float) -> None:
         """Watch an array whose metadata were read, or written, at a monotonic time."""
-        self._location, self._model = location, model
+        self._location, self._model, self._store = location, model, location.store
+        self._keys: tuple[str, ...] = location.format.keys(location.path)
         self.signature: Any = None  # of the metadata that were last seen
         self.stored = model  # as last seen
         self.missed = 0  # another number whenever a chunk was found to be missing
@@ -77,8 +78,7 @@ class ArrayWatch:
 
     def _find_sign(self) -> Callable[[], Any]:
         """Return the function that tells one version of the metadata from the next."""
-        store: Any = self._location.store
-        key = self._location.format.keys(self._location.path)[0]
+        store, key = self._store, self._keys[0]
         root, values = direct_file_root(store), direct_values(store)
         if root is not None:
             path = root + os.fsencode(key)
@@ -117,8 +117,7 @@ class ArrayWatch:
         The caller holds the locks of the chunks that it asks for. Raises NodeChanged if the array
         was made smaller.
         """
-        keys = self._location.format.keys(self._location.path)
-        idle = key_locks.snapshot(key_locks.SHAPE, keys) is not None and self._is_unlocked(keys[0])
+        idle = key_locks.snapshot(key_locks.SHAPE, self._keys) is not None and self._is_unlocked()
         stored = self.confirm()  # afterwards: who changes it holds the lock until it is stored
         self._check_shape()
         return idle and stored.shape == self._model.shape
@@ -128,22 +127,19 @@ class ArrayWatch:
 
         None if somebody holds the lock, or has changed the shape.
         """
-        store: Any = self._location.store
-        keys = self._location.format.keys(self._location.path)
-        key = lease_key(paths.folder(keys[0]), "shape")
-        if store.get(key) is not None or self.stored.shape != self._model.shape:
+        key = lease_key(paths.folder(self._keys[0]), "shape")
+        if self._store.get(key) is not None or self.stored.shape != self._model.shape:
             return None
         return {key: None}
 
-    def _is_unlocked(self, key: str) -> bool:
+    def _is_unlocked(self) -> bool:
         """Return True if no process is changing the shape, False if that is unknown."""
-        store: Any = self._location.store
-        if getattr(store, "lock_keys", None) is None:
-            return not supports_compare_and_set(store)
-        root = direct_file_root(store)
+        if getattr(self._store, "lock_keys", None) is None:
+            return not supports_compare_and_set(self._store)
+        root = direct_file_root(self._store)
         if root is None:
             return False
-        path = os.fsdecode(root) + lease_key(paths.folder(key), "shape")
+        path = os.fsdecode(root) + lease_key(paths.folder(self._keys[0]), "shape")
         return file_locks.is_unused(path, remove=False)
 
     def expected(self) -> dict[str, str | None]:
@@ -151,13 +147,11 @@ class ArrayWatch:
 
         Raises NodeChanged if they are of another node, or of a smaller array.
         """
-        store: Any = self._location.store
-        key = self._location.format.keys(self._location.path)[0]
         for _ in CONFLICTS.tries():
             number = last_replacement()
-            stored, generation = store.get_versioned(key)
+            stored, generation = self._store.get_versioned(self._keys[0])
             if self.signature == [number, stored]:
-                return {key: generation}
+                return {self._keys[0]: generation}
             self.look()
             self._check_shape()
         raise Conflict(
@@ -178,8 +172,7 @@ class ArrayWatch:
 
     def _read(self) -> tuple[Any, Node | None]:
         """Return the signature and the node; wait for a node that is being replaced."""
-        location = self._location
-        keys = location.format.keys(location.path)
+        location, keys = self._location, self._keys
         for _ in ABSENCE.tries():
             number = last_replacement()
             self._sign = sign = self._sign or self._find_sign()

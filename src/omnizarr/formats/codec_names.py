@@ -494,17 +494,13 @@ def with_filter_orders(codecs: Codecs) -> Codecs:
 
 def has_letters(codecs: Codecs) -> bool:
     """Return True if the order of a transpose is a letter, also inside shards."""
-    found: list[Named] = []
-
-    def look(inner: Codecs) -> Codecs:
-        for codec in inner:
-            if codec.name == "transpose" and codec.configuration.get("order") in ("C", "F"):
-                found.append(codec)
-            inside(codec, look, look)
-        return inner
-
-    look(codecs)
-    return bool(found)
+    for codec in codecs:
+        if codec.name == "transpose" and codec.configuration.get("order") in ("C", "F"):
+            return True
+        members = ("codecs", "index_codecs") if codec.name == "sharding_indexed" else ()
+        if any(has_letters(_parsed(codec.configuration.get(m)) or ()) for m in members):
+            return True
+    return False
 
 
 def modern(codecs: Codecs, rank: int) -> Codecs:

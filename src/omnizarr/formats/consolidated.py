@@ -201,11 +201,6 @@ def read_valid(format: Format, data: bytes, key: str) -> Entries | None:
         return None
 
 
-def has_consolidated(format: Format, data: bytes, key: str) -> bool:
-    """Return True if a document has consolidated metadata that can be read."""
-    return read_valid(format, data, key) is not None
-
-
 def node(format: Format, path: str, entry: Entry) -> Node | None:
     """Return the node that an entry describes; raise InvalidMetadata if it is not valid."""
     for name, copy in entry.items():

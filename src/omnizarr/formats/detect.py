@@ -11,7 +11,7 @@ from omnizarr._json import load_object
 from omnizarr.concurrency.cache import cached
 from omnizarr.errors import InvalidArgument, Problem, known_names
 from omnizarr.formats.draft import ENTRY, V3Draft
-from omnizarr.formats.format import LARGEST, Documents, Format
+from omnizarr.formats.format import Documents, Format
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3
@@ -24,13 +24,6 @@ NAMES = ("1", "2", "3-draft", "3")  # of the formats that are written
 ROOT_KEYS = "zarr.json, .zarray, .zgroup or meta"  # of a node, in messages
 N5_KEY = "attributes.json"  # of a node in N5, a format that is not read
 _V1, _V2, _V3 = V1(), V2("."), V3()
-
-
-def _is_draft(entry: bytes) -> bool:
-    return isinstance(load_object(entry, ENTRY, allow_nan=True).get("zarr_format"), str)
-
-
-_is_draft_cached = cached(64)(_is_draft)
 
 
 def by_name(name: object, separator: str = ".") -> Format:
@@ -223,4 +216,4 @@ class Probe:
             return False
         if own and self.wanted != V3Draft.name and not _DRAFT_VERSION.search(entry):
             return False
-        return (_is_draft_cached if len(entry) < LARGEST else _is_draft)(entry)
+        return isinstance(load_object(entry, ENTRY, allow_nan=True).get("zarr_format"), str)

@@ -150,15 +150,7 @@ def write_codecs(array: ArrayModel, format_name: str) -> tuple[Any, list[dict[st
         elif is_uri(codec.name):
             out.append({"type": codec.name, "configuration": dict(codec.configuration)})
         else:
-            one = ArrayModel(
-                array.shape,
-                array.data_type,
-                array.chunk_grid,
-                array.chunk_key_encoding,
-                array.fill_value,
-                (codec,),
-            )
-            _, [step], _ = codec_names.to_ids(one, format_name)
+            _, [step], _ = codec_names.to_ids(array.with_(codecs=(codec,)), format_name)
             id_ = step.pop("id")
             if id_ not in _KNOWN_CODECS:
                 raise cannot(
@@ -359,11 +351,8 @@ def write_type(array: ArrayModel, format_name: str) -> Any:
         if named.configuration.get("scale_factor", 1) != 1:
             raise cannot(format_name, f"times that count in {type_[3:]}", "only plain units")
         uri, fallback = "datetime", ["int64", raw]
-    elif name in ("struct", "structured"):
-        uri, fallback = "struct", [raw]
-        type_ = _bare(type_)
     else:
-        uri, fallback = "string", [raw]
+        uri, fallback = "struct" if name in ("struct", "structured") else "string", [raw]
         type_ = _bare(type_)
     chosen = array.extra.get("fallback", fallback)
     return {"extension": f"{DATA_TYPES}{uri}/1.0", "type": type_, "fallback": list(chosen)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from omnizarr.errors import InvalidMetadata
@@ -227,14 +227,7 @@ def without_order(named: Named) -> Named:
     if not named.configuration or '"endian"' not in json.dumps(dict(named.configuration)):
         return named  # in its original spelling
     if named.name in ("struct", "structured"):
-        fields = []
-        for field in named.configuration["fields"]:
-            name, inner = field_parts(field)
-            plain = {"name": name, "data_type": as_json(without_order(inner))}
-            if isinstance(field, dict) and field.get("shape"):
-                plain["shape"] = field["shape"]
-            fields.append(plain)
-        return Named("struct", {"fields": fields})
+        return _with_fields(named, without_order)
     return named.without("endian")
 
 
@@ -246,13 +239,18 @@ def renamed_struct(named: Named) -> Named:
     if named.name not in ("struct", "structured"):
         return named
     try:
-        fields = []
-        for stated in named.configuration["fields"]:
-            name, inner = field_parts(stated)
-            more = stated if isinstance(stated, dict) else {}
-            fields.append({**more, "name": name, "data_type": as_json(renamed_struct(inner))})
+        return _with_fields(named, renamed_struct)
     except (LookupError, TypeError, AttributeError):
         return named  # malformed, which binding the type reports
+
+
+def _with_fields(named: Named, change: Callable[[Named], Named]) -> Named:
+    """Return a structure, by its registered name and form, with the types of its fields changed."""
+    fields = []
+    for stated in named.configuration["fields"]:
+        name, inner = field_parts(stated)
+        more = stated if isinstance(stated, dict) else {}
+        fields.append({**more, "name": name, "data_type": as_json(change(inner))})
     return Named("struct", {**named.configuration, "fields": fields})
 
 

@@ -38,13 +38,7 @@ FIELDS = (
     "order",
 )
 # The option of each library that an integer in `compression_opts` sets.
-_LEVELS = {
-    "zlib": "level",
-    "bz2": "level",
-    "gzip": "level",
-    "zstd": "level",
-    "lz4": "acceleration",
-}
+_LEVELS = {**dict.fromkeys(("zlib", "bz2", "gzip", "zstd"), "level"), "lz4": "acceleration"}
 COMPRESSORS = ("zlib", "bz2", "lzma", "blosc")
 
 

@@ -167,7 +167,7 @@ class V3(Format):
         order = "little" if codec_names.known_byte_orders(data_type) else None
         if with_order(codecs, order) != codecs:
             fields.warn("codecs", "'bytes' without 'endian' for a multi-byte type; read as little")
-        transformers = self._list(fields, "storage_transformers")
+        transformers = [named(fields, *item) for item in fields.items("storage_transformers")]
         attributes = fields.attributes()
         dimension_names = self._dimension_names(fields, len(shape))
         extra = _extra(fields, (*REQUIRED, *OPTIONAL))
@@ -180,7 +180,7 @@ class V3(Format):
             chunk_key_encoding=encoding,
             fill_value=FillValue(fill, self.dialect),
             codecs=codecs,
-            storage_transformers=transformers,
+            storage_transformers=tuple(transformers),
             attributes=attributes,
             dimension_names=dimension_names,
             extra=extra,
@@ -214,16 +214,13 @@ class V3(Format):
             fields.error(f"{name}.must_understand", message)
         return found
 
-    def _list(self, fields: Fields, name: str) -> tuple[Named, ...]:
-        return tuple(named(fields, place, item) for place, item in fields.items(name))
-
     def _codecs(self, fields: Fields, rank: int, data_type: Named) -> tuple[Named, ...]:
         if "codecs" not in fields.values:
             message = "required, but missing, as GDAL up to 3.10 wrote; read as 'bytes', little"
             fields.warn("codecs", message)
             return (Named("bytes", {"endian": "little"}),)
-        found = self._list(fields, "codecs")
-        if "codecs" in fields.values and fields.get("codecs") == []:
+        found = tuple(named(fields, *item) for item in fields.items("codecs"))
+        if fields.get("codecs") == []:
             fields.error("codecs", "expected at least one codec that makes bytes, such as 'bytes'")
         fitting = codec_names.with_vlen(found, data_type)
         if fitting != found:
@@ -283,7 +280,7 @@ class V3(Format):
             doc["attributes"] = dict(node.attributes)
             doc.update(node.extra)
             if node.consolidated is not None:
-                doc["consolidated_metadata"] = {
+                doc[CONSOLIDATED] = {
                     "kind": "inline",
                     "must_understand": False,
                     "metadata": dict(node.consolidated),
@@ -448,7 +445,8 @@ def _split(data: bytes) -> tuple[tuple[int, ...] | None, bytes, bytes]:
         shape = [int(number) for number in numbers.split(b",")] if numbers.strip() else []
     except ValueError:
         return None, b"", b""
-    if data[start : start + 1] != b"[" or data[begin : begin + 1] != b"{" or not _is_shape(shape):
+    valid = len(shape) <= MAX_RANK and all(n >= 0 for n in shape) and math.prod(shape) <= MAX_LENGTH
+    if data[start : start + 1] != b"[" or data[begin : begin + 1] != b"{" or not valid:
         return None, b"", b""
     zeros = b"[%b]" % b",".join([b"0"] * len(shape))
     if start < begin:
@@ -456,12 +454,6 @@ def _split(data: bytes) -> tuple[tuple[int, ...] | None, bytes, bytes]:
     else:
         rest = (data[:begin], b"{}", data[stop:start], zeros, data[end:])
     return tuple(shape), data[begin:stop], b"".join(rest)
-
-
-def _is_shape(value: list[int]) -> bool:
-    """Return True if the field `shape` is valid by itself."""
-    known = len(value) <= MAX_RANK and all(n >= 0 for n in value)
-    return known and math.prod(value) <= MAX_LENGTH
 
 
 def _extra(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:

@@ -250,7 +250,7 @@ def consolidated_is_stale(store: Any) -> bool:
     location, _ = find_node(*resolve_store_path(store, None))
     key = consolidated.key(location.format, location.path)
     data = location.store.get(key) if key else None
-    if key is None or data is None or not consolidated.has_consolidated(location.format, data, key):
+    if key is None or data is None or consolidated.read_valid(location.format, data, key) is None:
         return False
     now = collect(location, key, data)
     if now is None or now is data:

@@ -440,7 +440,7 @@ def _is_consolidated(group: Location) -> bool:
     """Return True if a group has consolidated metadata."""
     key = consolidated.key(group.format, group.path)
     text = None if key is None else group.store.get(key)
-    return text is not None and consolidated.has_consolidated(group.format, text, str(key))
+    return text is not None and consolidated.read_valid(group.format, text, str(key)) is not None
 
 
 def _tasks(
