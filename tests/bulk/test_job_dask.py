@@ -117,6 +117,6 @@ def test_an_error_of_a_worker_is_that_of_the_job(cluster: Any, tmp_path: Path) -
 def test_a_store_in_memory_is_not_for_other_processes(cluster: Any) -> None:
     with (
         distributed.Client(cluster) as client,
-        pytest.raises(StoreError, match="only in the memory of this process"),
+        pytest.raises(StoreError, match="can be used by one process only"),
     ):
         run(Fill(MemoryStore(), 20), client)

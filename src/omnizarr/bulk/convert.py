@@ -47,8 +47,6 @@ from omnizarr.extension import (
     PrefixStore,
     Store,
     by_name,
-    can_list,
-    check_disjoint,
     check_node_writable,
     check_separator,
     check_whole,
@@ -62,6 +60,7 @@ from omnizarr.extension import (
     require_readable_nodes,
     resolve_root,
     size_text,
+    stores,
     title,
     unique_key,
 )
@@ -128,7 +127,9 @@ class Convert(ConvertOptions, Job[ConvertReport]):
                 check_still_listed(start, goal)
         else:
             start, node = find_node(origin, "", use_consolidated=None)
-            check_disjoint(start.store, store, "; give another destination, or in_place=True")
+            stores.check_disjoint(
+                start.store, store, "; give another destination, or in_place=True"
+            )
         stored = require_readable_nodes(start, node)
         separator = check_separator(self.dimension_separator)
         try:
@@ -226,7 +227,7 @@ class _Planning:
             output = InPlaceOutput(start, self.target, stored, documents, job.remove_old, digest)
             decisions += output.decisions()
         else:
-            if can_list(start.store):  # else only what consolidated metadata name is known
+            if stores.can_list(start.store):  # else only what consolidated metadata name is known
                 report.foreign = warn_of_other_keys(start, stored)
             output = HierarchyOutput(
                 self.target,

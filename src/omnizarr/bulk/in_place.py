@@ -27,16 +27,13 @@ from omnizarr.extension import (
     by_name,
     consolidated,
     counted,
-    erase_values,
     find_node,
-    get_existing,
     hierarchies_above,
     makes_node,
     mark_changed,
     marker,
     paths,
     require_readable_nodes,
-    set_many,
     stores,
 )
 
@@ -70,7 +67,7 @@ class InPlaceOutput(ChangeOutput):
         """Raise if other metadata of the format exist than will be stored."""
         target = self.target
         target.check_writable()
-        there = get_existing(target.store, self.documents)
+        there = stores.get_existing(target.store, self.documents)
         root = [key for key in target.format.keys("") if key in there]
         same = all(self.documents[key] == text for key, text in there.items())
         complete = same and len(there) == len(self.documents)
@@ -100,7 +97,7 @@ class InPlaceOutput(ChangeOutput):
             removed = [] if self.start.format.name == kept.name else removed
             removed.sort(key=_erasing_order)
             for _, keys in itertools.groupby(removed, key=_erasing_order):
-                erase_values(self.start.store, [*keys])
+                stores.erase_values(self.start.store, [*keys])
         mark_changed()
 
 
@@ -146,9 +143,9 @@ def store_metadata(store: Store, documents: Mapping[str, bytes]) -> None:
         for _, keys in itertools.groupby(ordered, key=lambda key: key.count("/")):
             some = [*keys]
             done += some
-            set_many(store, [(key, documents[key]) for key in some])
+            stores.set_many(store, [(key, documents[key]) for key in some])
     except BaseException:
-        erase_values(store, reversed(done))
+        stores.erase_values(store, reversed(done))
         raise
 
 
@@ -163,7 +160,7 @@ def metadata_keys(start: Location, nodes: Iterable[str], others: Iterable[str] =
         combined = consolidated.key(start.format, path)
         if combined is not None:
             wanted[combined] = None
-    found = get_existing(start.store, wanted.keys() - {*others})
+    found = stores.get_existing(start.store, wanted.keys() - {*others})
     return sorted(found, key=lambda key: (key.count("/"), key))
 
 
@@ -249,7 +246,7 @@ def undo_conversion(
     if not keys and left is None:
         raise NodeNotFound(f"{where!r} has no zarr {goal.name} metadata to erase")
     if not dry_run:
-        erase_values(where, keys)
+        stores.erase_values(where, keys)
         if left is not None:
             left.clear()
         mark_changed()

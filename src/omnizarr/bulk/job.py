@@ -44,16 +44,15 @@ from omnizarr.extension import (
     all_formats,
     card,
     counted,
-    file_root,
     for_each_on,
     hierarchies_above,
-    is_process_local,
     marker,
     preformatted,
     publication,
     redact_urls,
     runs_in_process,
     size_text,
+    stores,
     tasks_at_once,
     update_consolidated_above,
 )
@@ -271,11 +270,13 @@ class _Run(Generic[O]):
         output = self.plan.output
         if output is None:
             return self._read(resume or self.part is not None)
-        here = next(filter(is_process_local, output.stores), None)
+        here = next(filter(stores.is_process_local, output.stores), None)
+        if hasattr(output.store, "compact"):  # a ZIP file has one writer
+            here = output.store
         if here is not None and not runs_in_process(self.on):
             raise StoreError(
-                f"{here!r} is only in the memory of this process, so other processes cannot"
-                " write to it; run the job on threads, or write to another store"
+                f"{here!r} can be used by one process only; leave `on` out to run the job on"
+                " threads, or use another store"
             )
         with publication.locked_destination(
             *output.place, self.plan.operation, self.part
@@ -443,8 +444,8 @@ def _join_above(store: Store, path: str) -> str | None:
     try:
         for format in listed:
             same = (each for each, formats in above if format.name in [f.name for f in formats])
-            *_, outermost = map(file_root, same)
-            root = file_root(store)
+            *_, outermost = map(stores.file_root, same)
+            root = stores.file_root(store)
             if root is not None and outermost is not None:
                 inside = Path(os.path.realpath(root)).relative_to(outermost).as_posix()
                 update_consolidated_above(Location(LocalStore(outermost), inside, format), None)

@@ -34,12 +34,9 @@ from omnizarr.extension import (
     MemoryStore,
     Part,
     Store,
-    can_list,
-    erase_prefix,
-    get_many,
     key_digest,
-    list_prefix,
     report_card,
+    stores,
 )
 
 FLUSH, MAX_FLUSH = 1.0, 60.0  # seconds between two entries of a journal
@@ -189,9 +186,15 @@ class Journal(Generic[O]):
 
     def read(self) -> tuple[TaskIds, O]:
         """Return the ids of all tasks that are done, and the result of the job so far."""
-        keys = sorted(list_prefix(self.store, self.prefix)) if can_list(self.store) else []
+        keys = (
+            sorted(stores.list_prefix(self.store, self.prefix))
+            if stores.can_list(self.store)
+            else []
+        )
         entries = []
-        for key, text in zip(keys, get_many(self.store, [(k, None) for k in keys]), strict=True):
+        for key, text in zip(
+            keys, stores.get_many(self.store, [(k, None) for k in keys]), strict=True
+        ):
             try:
                 entry = json.loads(text or b"")
                 ids = np.frombuffer(base64.b64decode(entry["tasks"]), "<u8").astype(np.uint64)
@@ -240,14 +243,14 @@ class Journal(Generic[O]):
         entry = {"tasks": "", "outcome": type(self.outcome)().to_json()}
         key = f"{self.prefix}part-{part[0]}-of-{part[1]}-{self._writer}"
         self.store.set(key, json.dumps(entry).encode())
-        keys = list_prefix(self.store, self.prefix) if can_list(self.store) else ()
+        keys = stores.list_prefix(self.store, self.prefix) if stores.can_list(self.store) else ()
         runs = Counter(key[len(self.prefix) :].split("-of-")[0] for key in keys)
         return all(runs[f"part-{number}"] >= rounds for number in range(1, part[1] + 1))
 
     def erase(self) -> None:
         """Erase all entries."""
-        if can_list(self.store):
-            erase_prefix(self.store, self.prefix)
+        if stores.can_list(self.store):
+            stores.erase_prefix(self.store, self.prefix)
 
 
 def _without_repeated(entries: list[tuple[NDArray[np.uint64], O]]) -> list[Any]:

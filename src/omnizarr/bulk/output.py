@@ -38,27 +38,20 @@ from omnizarr.extension import (
     Store,
     begin_deferred,
     begin_stage,
-    can_list,
     check_erasable,
     check_new,
-    check_writable,
     consolidated,
     consolidated_is_stale,
-    erase_prefix,
-    erase_values,
     existing_node,
     is_metadata,
     is_ours,
-    is_process_local,
-    list_prefix,
     lock_replacement,
     marker,
     paths,
     publication,
     recover_interrupted,
-    set_many,
-    set_new,
     stage,
+    stores,
     update_consolidated_above,
 )
 
@@ -83,7 +76,7 @@ class Output:
 
     @property
     def stores(self) -> list[Store]:
-        """All stores that the tasks write to."""
+        """The stores that all tasks must reach."""
         return [self.store] if self.intermediate is None else [self.store, self.intermediate[0]]
 
     @property
@@ -114,7 +107,7 @@ class Output:
     def clear_intermediate(self) -> None:
         """Erase chunks between two passes."""
         if self.intermediate is not None:
-            erase_prefix(*self.intermediate)
+            stores.erase_prefix(*self.intermediate)
 
     def clear(self) -> None:
         """Erase the journal, and what else is left when the result is visible."""
@@ -204,9 +197,11 @@ class HierarchyOutput(Output):
                     where.create(node)
                 else:  # again: the other process may have been killed between two documents
                     texts = where.format.write(path, node)
-                    set_many(where.store, [(k, t) for k, t in texts.items() if t is not None])
+                    stores.set_many(
+                        where.store, [(k, t) for k, t in texts.items() if t is not None]
+                    )
             if self.documents:
-                set_many(self._begun.location.store, self.documents.items())
+                stores.set_many(self._begun.location.store, self.documents.items())
         except BaseException as e:
             self._begun.__exit__(type(e), e, e.__traceback__)
             raise
@@ -232,7 +227,7 @@ class HierarchyOutput(Output):
             if found is None:
                 publication.clear_abandoned(store, location.path)
             # Nothing that is staged in memory survives an error.
-            kept = None if is_process_local(store) else mark
+            kept = None if stores.is_process_local(store) else mark
             state: Begun = "new" if found is None else "resumed"
             return state, begin_stage(location, old, True, kept, found)
         if found is not None:  # the node that was to be replaced is gone
@@ -321,7 +316,7 @@ class ChangeOutput(Output):
     def abandon(self) -> None:
         """Keep what was written for a job that resumes this one, if anything was."""
         error, (store, prefix) = sys.exception(), self.journal
-        if can_list(store) and next(iter(list_prefix(store, prefix)), None) is None:
+        if stores.can_list(store) and next(iter(stores.list_prefix(store, prefix)), None) is None:
             with suppress(OmnizarrError):  # the first error is the one to raise
                 self.clear()
         elif error is not None:
@@ -449,13 +444,20 @@ class CopyOutput(Output):
         *,
         operation: str,
         digest: str,
+        source: Store,
         mode: Mode,
         consolidate: bool,
     ) -> None:
         self.store, self.path, self.mode = store, path, mode
+        self.source = source
         self.operation, self.digest = operation, digest
         self.consolidate = consolidate
         self._staged: Publication | None = None
+
+    @property
+    def stores(self) -> list[Store]:
+        """The stores that all tasks must reach."""
+        return [self.store, self.source]
 
     @property
     def chunk_store(self) -> Store:
@@ -464,7 +466,7 @@ class CopyOutput(Output):
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Prepare the destination, or find what an interrupted copy has written."""
-        check_writable(self.store)
+        stores.check_writable(self.store)
         found = publication.find(*self.place, self.digest, resume=resume, shared=shared)
         if found is not None:
             self.publication = found
@@ -492,7 +494,7 @@ class CopyOutput(Output):
         self.publication = Publication.at(self.store, self.path, mark)
         if old is not None:
             self.store.set(marker(self.path), mark.write())
-        elif not set_new(self.store, marker(self.path), mark.write()):
+        elif not stores.set_new(self.store, marker(self.path), mark.write()):
             joined = publication.find(*self.place, self.digest, resume=False, shared=shared)
             if joined is None:
                 raise NodeExists(f"another writer is just creating {self}; try again later")
@@ -501,13 +503,13 @@ class CopyOutput(Output):
         return "new"
 
     def _is_occupied(self) -> bool:
-        if not can_list(self.store):
+        if not stores.can_list(self.store):
             return existing_node(self.store, self.path) is not None
         return next(self._values(), None) is not None
 
     def _values(self) -> Iterator[str]:
         """Yield the keys below the path, except this package's own keys."""
-        keys = list_prefix(self.store, paths.prefix(self.path))
+        keys = stores.list_prefix(self.store, paths.prefix(self.path))
         return (key for key in keys if not is_ours(key))
 
     def _begin_again(self, mark: Mark) -> None:
@@ -530,7 +532,7 @@ class CopyOutput(Output):
         Publication.at(self.store, self.path, mark).erase_journal()
         keys = self._values()
         while some := [*itertools.islice(keys, ERASED)]:
-            erase_values(self.store, some)
+            stores.erase_values(self.store, some)
 
     def _begin_stage(self, shared: bool) -> Begun:
         """Begin to write beside the node that is replaced."""
@@ -547,7 +549,7 @@ class CopyOutput(Output):
         publication.clear_abandoned(self.store, self.path)
         staged = stage(self.store, self.path)
         staged.check(self._extent)
-        if is_process_local(self.store):  # where another call would not find it
+        if stores.is_process_local(self.store):  # where another call would not find it
             self._staged = Publication.staged(staged)
         else:
             mark = publication.new_mark(self.operation, self.digest, Kind.COPY)

@@ -32,19 +32,16 @@ from omnizarr.extension import (
     as_plain,
     bound_array,
     boxes,
-    can_list,
     check_encoded_chunk,
     chunk_context,
     data_types,
     decoded_size,
     encoded_chunk,
     engine,
-    get_many,
-    has_cheap_requests,
     paths,
     plan,
-    set_many,
     stored_chunks,
+    stores,
     unpublished,
 )
 
@@ -117,7 +114,7 @@ class Transfer:
         They are the stored chunks of the source, or all of them if it cannot list them; and where
         the grids do not fit, all chunks of the target.
         """
-        if self.by_source and can_list(self.source.store):
+        if self.by_source and stores.can_list(self.source.store):
             yield from stored_chunks(self.source)
             return
         array = self.source if self.by_source else self.target
@@ -177,12 +174,12 @@ class TransferTask(Generic[T]):
         store = units[0][0].target.store  # arrays of one job have the same
         found = [*self._recoded(units, out)]
         pairs = [(transfer.target.key(coords), data) for transfer, coords, data in found]
-        set_many(store, pairs)
+        stores.set_many(store, pairs)
         out.chunks_copied += len(pairs)
         out.bytes_written += sum(memoryview(data).nbytes for _, data in pairs)
         if not self.verify:
             return
-        values = get_many(store, [(key, None) for key, _ in pairs])
+        values = stores.get_many(store, [(key, None) for key, _ in pairs])
         for (transfer, _, data), (key, _), value in zip(found, pairs, values, strict=True):
             if value is None or value != data:
                 raise _differs(transfer, key)
@@ -193,7 +190,7 @@ class TransferTask(Generic[T]):
     ) -> Iterator[tuple[Transfer, Coords, Buffer]]:
         """Yield the bytes of all stored chunks that are not damaged, as the target has them."""
         keys = [(transfer.source.key(coords), None) for transfer, coords in units]
-        found = get_many(units[0][0].source.store, keys)
+        found = stores.get_many(units[0][0].source.store, keys)
         for (transfer, coords), stored in zip(units, found, strict=True):
             data: Buffer | None = stored
             if data is None and transfer.source.encoding.other_keys(coords):
@@ -334,7 +331,9 @@ def transfer_tasks(
     """
     several = [*transfers]  # all between the same two stores
     every = ((each, coords, size) for each in several for coords, size in each.units())
-    near = all(has_cheap_requests(each.store) for t in several[:1] for each in (t.source, t.target))
+    near = all(
+        stores.has_cheap_requests(each.store) for t in several[:1] for each in (t.source, t.target)
+    )
     limit = min(memory, LOCAL_BATCH if near else REMOTE_BATCH)
     for units in in_batches(every, lambda unit: unit[0].memory(*unit[1:]), limit):
         parts: dict[int, tuple[Transfer, list[Coords]]] = {}

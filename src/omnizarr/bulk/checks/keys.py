@@ -34,20 +34,16 @@ from omnizarr.extension import (
     Location,
     Mark,
     Store,
-    can_list,
     check_consolidated,
     chunk_counts,
     consolidated,
     file_locks,
-    file_root,
     interrupted,
     is_ours,
-    list_dir,
-    list_prefix,
-    list_sizes,
     missing_chunk_keys,
     paths,
     replaced,
+    stores,
     traits,
     walk_checked,
 )
@@ -155,7 +151,11 @@ class Hierarchy:
                 self.report.add(Finding(path, key, message, None, "error", "incomplete"))
             else:
                 left[key] = "an unfinished node, or one that is being written; see omnizarr repair"
-        listed = list_dir(self.start.store, f"{JOURNAL}/")[1] if can_list(self.start.store) else ()
+        listed = (
+            stores.list_dir(self.start.store, f"{JOURNAL}/")[1]
+            if stores.can_list(self.start.store)
+            else ()
+        )
         for prefix in listed:
             left[prefix.rstrip("/")] = (
                 "the journal of a job that is running or was interrupted; the same call with"
@@ -358,14 +358,14 @@ def _list(store: Store, prefix: str) -> Iterator[tuple[str, int | None]]:
 
     Of a directory also temporary files, locks, and folders with a slash at the end.
     """
-    root = file_root(store)
+    root = stores.file_root(store)
     if root is not None:
         for key in LocalStore(root, read_only=True).list_everything(prefix):
             yield key, None
     elif isinstance(store, ListsEntries):
-        yield from list_sizes(store, prefix)
+        yield from stores.list_sizes(store, prefix)
     else:
-        for key in list_prefix(store, prefix):
+        for key in stores.list_prefix(store, prefix):
             yield key, None
 
 

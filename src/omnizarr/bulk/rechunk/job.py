@@ -53,26 +53,22 @@ from omnizarr.extension import (
     Store,
     ValueCopy,
     boxes,
-    can_list,
     consolidated,
     consolidated_is_stale,
     counted,
     existing_node,
-    file_root,
     find_node,
     format_for,
     interrupted,
     key_digest,
-    list_prefix,
     options_for_two,
-    overlap,
     paths,
     portable_key,
     publication,
     require_readable_nodes,
     resolve,
     resolve_store_path,
-    storage_identity,
+    stores,
     unique_key,
 )
 
@@ -186,8 +182,8 @@ def _check_options(job: Rechunk) -> None:
 
 def _destination(job: Rechunk, start: Location, options: Mapping[str, Any] | None) -> Location:
     store, path = resolve_store_path(job.destination, None, "r+", options)
-    one = storage_identity(start.store, paths.prefix(start.path))
-    if overlap(one, storage_identity(store, paths.prefix(path))):
+    one = stores.storage_identity(start.store, paths.prefix(start.path))
+    if stores.overlap(one, stores.storage_identity(store, paths.prefix(path))):
         raise StoreError(
             f"source and destination are the same, or one is inside the other: {start} and"
             f" {paths.show(path)} in {store!r}; give another destination, or in_place=True"
@@ -220,7 +216,7 @@ class _Planner:
         arrays = self._rechunked(nodes)
         digest = self._digest()
         # One for each destination, which the job owns: what another attempt left there is found.
-        folder = file_root(self.goal.store)  # which need not exist yet
+        folder = stores.file_root(self.goal.store)  # which need not exist yet
         store = portable_key(self.goal.store) if folder is None else os.path.realpath(folder)
         place = key_digest(store, self.goal.path)
         prefix = f"{INTERMEDIATE}/{place[:20]}/"
@@ -234,11 +230,11 @@ class _Planner:
             self.decisions.append(f"{counted(len(self.kept), 'array')} copied byte for byte")
         output = self._output(digest)
         # Those of an array that was replaced when the job was killed are left to be erased.
-        left = self.job.in_place and not arrays and can_list(self.temp)
+        left = self.job.in_place and not arrays and stores.can_list(self.temp)
         if any(change.middle is not None for change in self.changes) or (
-            left and next(iter(list_prefix(self.temp, prefix)), None) is not None
+            left and next(iter(stores.list_prefix(self.temp, prefix)), None) is not None
         ):
-            if not can_list(self.temp):
+            if not stores.can_list(self.temp):
                 raise StoreError(
                     f"{self.temp!r} cannot list its keys, so that intermediate chunks could not be"
                     " erased; give temp"

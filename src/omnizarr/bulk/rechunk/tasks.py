@@ -26,15 +26,13 @@ from omnizarr.extension import (
     axis_plan,
     counted,
     data_types,
-    direct_file_root,
-    direct_values,
     engine,
     inner_chunk_shape,
-    list_entries,
     paths,
     pipeline,
     size_text,
     stored_keys,
+    stores,
     task_of,
 )
 
@@ -139,7 +137,7 @@ def stored_entries(source: BoundArray) -> Iterator[Entry]:
     """Yield all stored chunks or shards; keys are relative to the array's prefix."""
     start, rank = len(source.prefix), len(source.model.shape)
     listed = False
-    for entry in list_entries(source.store, source.prefix):
+    for entry in stores.list_entries(source.store, source.prefix):
         if source.encoding.coords(entry.key[start:], rank) is not None:
             listed = True
             yield entry._replace(key=entry.key[start:])
@@ -157,7 +155,10 @@ def read_layout(array: BoundArray) -> Chunking:
     unit = _unit(array)
     if unit is not None:
         return Chunking(axes, item, 2 * min(chunk, BLOCKS), unit)
-    local = direct_file_root(array.store) is not None or direct_values(array.store) is not None
+    local = (
+        stores.direct_file_root(array.store) is not None
+        or stores.direct_values(array.store) is not None
+    )
     return Chunking(axes, item, 2 * chunk if local else max(4 * chunk, IN_FLIGHT))
 
 
@@ -166,7 +167,7 @@ def write_layout(array: BoundArray) -> Chunking:
     axes, item = stored_axes(array), _itemsize(array)
     stored = math.prod(_largest(axis) for axis in axes) * item
     inner = inner_chunk_shape(array.model)
-    direct = direct_file_root(array.store) is not None
+    direct = stores.direct_file_root(array.store) is not None
     if inner is not None and direct and array.grid.regular is not None:
         return Chunking(axes, item, min(2 * stored, 2 * math.prod(inner) * item + SHARD_SLICES))
     return Chunking(axes, item, 2 * stored)
@@ -206,7 +207,11 @@ def _unit(array: BoundArray) -> tuple[int, ...] | None:
     Files without compression are read from the first byte of a box to the last.
     """
     chunks, names = array.grid.regular, [codec.name for codec in array.model.codecs]
-    if direct_file_root(array.store) is None or chunks is None or array.model.storage_transformers:
+    if (
+        stores.direct_file_root(array.store) is None
+        or chunks is None
+        or array.model.storage_transformers
+    ):
         return None
     part, size = [1] * len(chunks), array.dtype.itemsize
     for axis in reversed(range(len(chunks) if names == ["bytes"] else 0)):
