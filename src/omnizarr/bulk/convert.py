@@ -26,7 +26,7 @@ from omnizarr.bulk.in_place import (
     check_still_listed,
     differences,
     find_source,
-    has_root,
+    root_in,
 )
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Task
@@ -136,7 +136,7 @@ class Convert(ConvertOptions, Job[ConvertReport]):
             translate = registry.lookup("integration", "ome")
             nodes, separator = translate(start, stored, goal, self.in_place, separator)
         except OmnizarrError:
-            if not (self.remove_old and has_root(origin, goal)):
+            if not self.remove_old or root_in(origin, goal) is None:
                 raise
             nodes = stored  # the rest of an image whose removal was interrupted, only compared
         options = Options(
@@ -209,7 +209,7 @@ class _Planning:
         report.consolidated = [paths.show(path) for path in groups]
         documents = {**goal.root_documents(), **self.adapted.documents}
         documents |= consolidate(goal, models, groups)
-        if job.remove_old and has_root(start.store, goal):
+        if job.remove_old and root_in(start.store, goal) is not None:
             # It was converted before, and may have been changed since.
             documents, report.consolidated, why = {}, [], []
             report.notes |= differences(start, self.target, models)
@@ -225,7 +225,12 @@ class _Planning:
         output: InPlaceOutput | HierarchyOutput
         if job.in_place:
             output = InPlaceOutput(start, self.target, stored, documents, job.remove_old, digest)
-            decisions += output.decisions()
+            added = f"{counted(len(documents), 'document')} added beside the old metadata"
+            decisions.append(
+                added if documents else f"the metadata of zarr {goal.name} are there, and stay"
+            )
+            if job.remove_old:
+                decisions.append("the old metadata is erased; that cannot be undone")
         else:
             if stores.can_list(start.store):  # else only what consolidated metadata name is known
                 report.foreign = warn_of_other_keys(start, stored)

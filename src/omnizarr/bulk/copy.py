@@ -12,6 +12,7 @@ import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from hashlib import blake2b
 
 import numpy as np
@@ -20,7 +21,7 @@ from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Outcome, Task, TaskIds, in_batches, task_id
 from omnizarr.bulk.options import Compare, CopyArguments, CopyOptions, takes
 from omnizarr.bulk.output import CopyOutput, Mode
-from omnizarr.bulk.source_keys import chunk_prefixes, is_below, lists_all, select, source_keys
+from omnizarr.bulk.source_keys import chunk_prefixes, lists_all, prefixes_of, select, source_keys
 from omnizarr.errors import InvalidArgument, NodeNotFound, StoreError
 from omnizarr.extension import (
     Entry,
@@ -128,22 +129,16 @@ class CopyBatch:
         return [entry for entry in self.entries if entry.key in chosen]
 
 
-@dataclass(frozen=True)
-class CopyAndErase:
-    """A task: copy batches one after the other, then erase keys of the destination."""
-
-    batches: tuple[CopyBatch, ...]
-    store: Store
-    extra: tuple[str, ...]  # keys that the source does not have
-    dry_run: bool
-
-    def __call__(self) -> Copied:
-        total = Copied(erased=len(self.extra))
-        for batch in self.batches:
-            total.merge(batch())
-        if not self.dry_run:
-            stores.erase_values(self.store, self.extra)
-        return total
+def copy_and_erase(
+    batches: tuple[CopyBatch, ...], store: Store, extra: tuple[str, ...], dry_run: bool
+) -> Copied:
+    """Copy batches one after the other, then erase keys that the source does not have."""
+    total = Copied(erased=len(extra))
+    for batch in batches:
+        total.merge(batch())
+    if not dry_run:
+        stores.erase_values(store, extra)
+    return total
 
 
 @dataclass
@@ -388,8 +383,8 @@ class Copying:
         levels = (level for _, level in itertools.groupby(ordered, lambda e: _order(e)[:2]))
         batches = (self._batch(some, there) for level in levels for some in self._batches(level))
         extra = tuple(sorted(filter(_is_document, self._extra()), key=lambda key: key.count("/")))
-        work = CopyAndErase(tuple(batches), self.output.chunk_store, extra, self.job.dry_run)
-        yield Task(_batch_id(ordered), work, 0, "metadata")
+        given = tuple(batches), self.output.chunk_store, extra, self.job.dry_run
+        yield Task(_batch_id(ordered), partial(copy_and_erase, *given), 0, "metadata")
 
     def _erase_tasks(self) -> Iterator[Task[Copied]]:
         """Yield tasks whose ids stay the same while other parts of the job erase keys."""
@@ -397,8 +392,8 @@ class Copying:
         for key in self._extra():
             tasks.setdefault(_key_id(key) % ERASURES, []).append(key)
         for number, keys in tasks.items():
-            work = CopyAndErase((), self.output.chunk_store, tuple(keys), self.job.dry_run)
-            yield Task(task_id("erase", number), work)
+            given = (), self.output.chunk_store, tuple(keys), self.job.dry_run
+            yield Task(task_id("erase", number), partial(copy_and_erase, *given))
 
     def _extra(self) -> Iterator[str]:
         """Yield the keys to erase: the source does not have them.
@@ -415,7 +410,8 @@ class Copying:
             name = key[len(prefix) :]
             if is_ours(key) or _key_id(name) in seen:
                 return False
-            return self.job.delete or (self._is_chosen(name) and is_below(name, self.arrays))
+            inside = not self.arrays.isdisjoint(prefixes_of(name))
+            return self.job.delete or (inside and self._is_chosen(name))
 
         return iter([key for key in stores.list_prefix(self.store, prefix) if is_extra(key)])
 

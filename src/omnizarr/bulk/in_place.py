@@ -26,7 +26,6 @@ from omnizarr.extension import (
     Store,
     by_name,
     consolidated,
-    counted,
     find_node,
     hierarchies_above,
     makes_node,
@@ -53,15 +52,6 @@ class InPlaceOutput(ChangeOutput):
         super().__init__(target, operation=_operation(start, target.format), digest=digest)
         self.start, self.target, self.nodes = start, target, nodes
         self.documents, self.remove_old = documents, remove_old
-
-    def decisions(self) -> list[str]:
-        """Return what is written and erased, for the plan."""
-        lines = [f"{counted(len(self.documents), 'document')} added beside the old metadata"]
-        if not self.documents:
-            lines = [f"the metadata of zarr {self.target.format.name} are there, and stay"]
-        if self.remove_old:
-            lines.append("the old metadata is erased; that cannot be undone")
-        return lines
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Raise if other metadata of the format exist than will be stored."""
@@ -228,7 +218,7 @@ def undo_conversion(
     """
     where = stores.resolve(store, read_only=dry_run, storage_options=storage_options)
     goal = by_name(zarr_format)
-    root = _root(where, goal)  # none if an earlier call was interrupted
+    root = root_in(where, goal)  # none if an earlier call was interrupted
     new = {} if root is None else require_readable_nodes(*root)
     start, node = find_source(where, goal)
     if start.format.name == goal.name:
@@ -256,18 +246,13 @@ def undo_conversion(
 def find_source(store: Store, goal: Format) -> tuple[Location, Node]:
     """Return the root of a hierarchy in another format than `goal`, or any if there is no other."""
     for format in map(by_name, NAMES):
-        found = None if format.name == goal.name else _root(store, format)
+        found = None if format.name == goal.name else root_in(store, format)
         if found is not None:
             return found
     return find_node(store, "")
 
 
-def has_root(store: Store, format: Format) -> bool:
-    """Return True if there is a root in one format."""
-    return _root(store, format) is not None
-
-
-def _root(store: Store, format: Format) -> tuple[Location, Node] | None:
+def root_in(store: Store, format: Format) -> tuple[Location, Node] | None:
     """Return the root in one format, or None if there is none."""
     try:
         start, node = find_node(store, "", zarr_format=format.name)

@@ -35,11 +35,9 @@ from omnizarr.bulk.options import RunOptions, option_help
 from omnizarr.bulk.output import Output
 from omnizarr.errors import InvalidArgument, NodeExists, OmnizarrError, StoreError, warn
 from omnizarr.extension import (
-    Begun,
     LocalStore,
     Location,
     On,
-    Part,
     Store,
     all_formats,
     card,
@@ -209,7 +207,7 @@ def run(
     *,
     workers: int | None = None,
     resume: bool = False,
-    part: Part | None = None,
+    part: publication.Part | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> O:
     """Run a job.
@@ -262,7 +260,7 @@ class _Run(Generic[O]):
     plan: Plan[O]
     on: On
     workers: int | None
-    part: Part | None
+    part: publication.Part | None
     progress: Callable[[Progress], object] | None
     check: Callable[[], object] = int  # raises if another job may write instead
 
@@ -333,7 +331,7 @@ class _Run(Generic[O]):
             warn(problem)
         return total
 
-    def _begin(self, output: Output, resume: bool) -> Begun:
+    def _begin(self, output: Output, resume: bool) -> publication.Begun:
         try:
             state = output.begin(resume, self.part is not None)
         except NodeExists as e:
@@ -353,14 +351,18 @@ class _Run(Generic[O]):
         """Return the result, and True if all tasks are done, in other parts too."""
         part, count = self.part, len(self.plan.phases)
         done, total = journal.read() if begun else (NONE, copy.deepcopy(self.plan.outcome))
+
+        def is_complete(phase: Phase[O]) -> bool:  # in all parts
+            return all(task.id in done for task in phase.tasks())
+
         for number, phase in enumerate(self.plan.phases, 1):
-            if part is not None and number < count and _is_complete(phase, done):
+            if part is not None and number < count and is_complete(phase):
                 continue
             self._run_phase(number, phase, journal, done, total)
             if part is None:
                 continue
             done, total = journal.read()
-            complete = number == count and _is_complete(phase, done)
+            complete = number == count and is_complete(phase)
             if not complete:
                 journal.end_part(part, count)
             if number < count:
@@ -452,11 +454,6 @@ def _join_above(store: Store, path: str) -> str | None:
     except StoreError as e:
         return str(e)
     return None
-
-
-def _is_complete(phase: Phase[O], done: TaskIds) -> bool:
-    """Return True if all parts of a phase are done."""
-    return all(task.id in done for task in phase.tasks())
 
 
 def memory_of(given: int | str | None, tasks: int) -> int:

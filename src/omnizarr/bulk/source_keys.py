@@ -187,11 +187,6 @@ def chunk_prefixes(store: Store, path: str) -> frozenset[str]:
     return frozenset(prefix for _, _, prefix in _nodes(store, path) if prefix is not None)
 
 
-def is_below(key: str, prefixes: frozenset[str]) -> bool:
-    """Return True if a key is below one of the prefixes."""
-    return not prefixes.isdisjoint(prefixes_of(key))
-
-
 def _nodes(store: Store, path: str) -> Iterator[tuple[str, list[str], str | None]]:
     """Yield nodes by relative path, with the keys of their metadata and the prefix of chunks."""
     try:

@@ -33,7 +33,6 @@ from omnizarr.extension import (
     bound_array,
     boxes,
     check_encoded_chunk,
-    chunk_context,
     data_types,
     decoded_size,
     encoded_chunk,
@@ -243,8 +242,10 @@ class TransferTask(Generic[T]):
         part = plan(source.grid, box)
         values = np.empty(part.full_shape, source.dtype)
         engine.read(source, part, values)
-        for row in rows:
-            self._write(transfer, row.coords, cut_chunk(target, row, values), out)
+        for row in rows:  # whole chunks; the rest has the fill value
+            chunk = np.full(target.grid.chunk_shape(row.coords), target.fill, target.dtype)
+            chunk[row.region] = values[row.outer]
+            self._write(transfer, row.coords, chunk, out)
 
     def _write(self, transfer: Transfer, coords: Coords, chunk: npt.NDArray[Any], out: T) -> None:
         target = transfer.target
@@ -270,7 +271,7 @@ class TransferTask(Generic[T]):
 def recode(transfer: Transfer, coords: Coords, data: Buffer) -> Buffer:
     """Undo the source's last codecs, such as checksums, and apply the target's."""
     decode, encode = transfer.changed
-    with chunk_context("read", transfer.source, coords):
+    with engine.chunk_context("read", transfer.source, coords):
         data = transfer.source.pipeline_at(coords).decode_last(data, decode)
         return transfer.target.pipeline_at(coords).encode_last(data, encode)
 
@@ -281,13 +282,6 @@ def chunk_box(array: BoundArray, coords: Coords) -> tuple[slice, ...]:
         array.grid.origin(coords), array.grid.chunk_shape(coords), array.model.shape, strict=True
     )
     return tuple(slice(start, min(start + size, end)) for start, size, end in triples)
-
-
-def cut_chunk(target: BoundArray, row: Row, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a whole chunk with its part of some values; the rest has the fill value."""
-    chunk = np.full(target.grid.chunk_shape(row.coords), target.fill, target.dtype)
-    chunk[row.region] = values[row.outer]
-    return chunk
 
 
 def _equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
@@ -397,13 +391,8 @@ class FillBox:
     def __call__(self) -> Filled:
         box = tuple(slice(*side) for side in self.box)
         values = self.source.read(box)
-        store_box(self.target, box, values)
+        self.target[box] = cast(values, self.target.dtype, show_box(self.target.name, box))
         return Filled(bytes_read=values.nbytes)
-
-
-def store_box(target: Array, box: Box, values: Values) -> None:
-    """Store values in a box, cast to the type of the array if they fit it."""
-    target[box] = cast(values, target.dtype, show_box(target.name, box))
 
 
 def cast(values: Values, dtype: np.dtype[Any], name: str) -> Values:

@@ -92,9 +92,9 @@ class Verify(VerifyOptions, Job[VerifyReport]):
 
     def _tasks(self, listing: KeyListing) -> Iterator[Task[VerifyReport]]:
         """Yield all tasks, then a last task that reports their number."""
-        start, number = listing.start, 0
+        start, number = (listing.start.store, listing.start.path), 0
         conventions = (
-            Task(task_id(name), CheckConvention(start.store, start.path, name, self.depth), 0, name)
+            Task(task_id(name), partial(check_convention, *start, name, self.depth), 0, name)
             for name in (CONVENTIONS if self.conventions else ())
         )
         for task in itertools.chain(listing.tasks(), conventions):
@@ -169,18 +169,10 @@ def _task_memory(array: BoundArray) -> int:
 # Conventions
 
 
-@dataclass(frozen=True)
-class CheckConvention:
+def check_convention(store: Store, path: str, convention: str, depth: Depth) -> VerifyReport:
     """Check the groups that declare one convention; the work of a task."""
-
-    store: Store
-    path: str
-    convention: str
-    depth: Depth
-
-    def __call__(self) -> VerifyReport:
-        report = VerifyReport(self.depth, tasks=1)
-        check = registry.lookup("integration", f"check-{self.convention}")
-        for path, problem, rule in check(self.store, self.path):
-            report.add(Finding.of(problem, path, "convention", rule))
-        return report
+    report = VerifyReport(depth, tasks=1)
+    check = registry.lookup("integration", f"check-{convention}")
+    for where, problem, rule in check(store, path):
+        report.add(Finding.of(problem, where, "convention", rule))
+    return report

@@ -10,7 +10,7 @@ import itertools
 import math
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from operator import lt
 
@@ -109,7 +109,9 @@ class Hierarchy:
         unknown = False
         for problem in checked.problems:
             kind: Kind = "metadata"
-            if own and isinstance(node, ArrayModel) and problem.field and _is_unknown(problem):
+            # A warning is of an extension that is unknown here, or whose package is missing.
+            warned = problem.level == "warning" and problem.field.startswith(EXTENSIONS)
+            if own and isinstance(node, ArrayModel) and warned:
                 unknown, kind = True, "unsupported"
                 message = f"its chunks cannot be checked: {problem.message}"
                 problem = Problem(problem.key, problem.field, message)
@@ -151,12 +153,8 @@ class Hierarchy:
                 self.report.add(Finding(path, key, message, None, "error", "incomplete"))
             else:
                 left[key] = "an unfinished node, or one that is being written; see omnizarr repair"
-        listed = (
-            stores.list_dir(self.start.store, f"{JOURNAL}/")[1]
-            if stores.can_list(self.start.store)
-            else ()
-        )
-        for prefix in listed:
+        listed = stores.can_list(self.start.store)
+        for prefix in stores.list_dir(self.start.store, f"{JOURNAL}/")[1] if listed else ():
             left[prefix.rstrip("/")] = (
                 "the journal of a job that is running or was interrupted; the same call with"
                 " resume=True finishes the job, omnizarr repair removes the journal"
@@ -173,31 +171,15 @@ class Hierarchy:
                 return found
         return None
 
-    def is_unreadable(self, key: str) -> bool:
-        """Return True if a key is below a node that cannot be read."""
-        return not self.unreadable_nodes.isdisjoint(prefixes_of(key))
 
-
-def _is_unknown(problem: Problem) -> bool:
-    """Return True for an extension that is unknown here, or whose package is not installed."""
-    return problem.level == "warning" and problem.field.startswith(EXTENSIONS)
-
-
-@dataclass(frozen=True)
-class ReportFindings:
+def report_findings(
+    findings: tuple[Finding, ...], depth: Depth, unchecked: int, skipped: int, absent: int
+) -> VerifyReport:
     """Report what a listing has found; the work of a task."""
-
-    findings: tuple[Finding, ...]
-    depth: Depth
-    chunks: int = 0  # that cannot be checked
-    skipped: int = 0
-    absent: int = 0
-
-    def __call__(self) -> VerifyReport:
-        report = VerifyReport(self.depth, tasks=1, skipped=self.skipped, absent=self.absent)
-        report.chunks = report.unchecked = self.chunks
-        report.add(*self.findings)
-        return report
+    report = VerifyReport(depth, tasks=1, skipped=skipped, absent=absent)
+    report.chunks = report.unchecked = unchecked
+    report.add(*findings)
+    return report
 
 
 class KeyListing:
@@ -315,7 +297,9 @@ class KeyListing:
             elif name.startswith(file_locks.NAME):
                 what = "a lock of a writer that is running or was killed"
             self._report(self.start.path, key, f"is {what}; see omnizarr repair", "leftover")
-        elif key not in self.hierarchy.metadata_keys and not self.hierarchy.is_unreadable(key):
+        elif key not in self.hierarchy.metadata_keys and (
+            self.hierarchy.unreadable_nodes.isdisjoint(prefixes_of(key))
+        ):
             self._report(self.start.path, key, "belongs to no array or group", "orphan")
 
     def _report_marker(self, key: str) -> None:
@@ -350,7 +334,7 @@ class KeyListing:
         keys = [(f.key, f.chunk, f.message) for f in found]
         id = task_id("findings", self._last, keys, numbers)
         self._last = found[-1].key if found else ""
-        yield Task(id, ReportFindings(found, self.depth, *numbers))
+        yield Task(id, partial(report_findings, found, self.depth, *numbers))
 
 
 def _list(store: Store, prefix: str) -> Iterator[tuple[str, int | None]]:

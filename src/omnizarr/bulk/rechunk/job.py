@@ -32,8 +32,8 @@ from omnizarr.bulk.rechunk.rules import (
 )
 from omnizarr.bulk.rechunk.tasks import (
     CopyBox,
-    CopyChunks,
     RechunkReport,
+    copy_chunks,
     intermediate_model,
     layout_text,
     passes_text,
@@ -59,7 +59,6 @@ from omnizarr.extension import (
     existing_node,
     find_node,
     format_for,
-    interrupted,
     key_digest,
     options_for_two,
     paths,
@@ -150,7 +149,7 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
                 self.source, self.destination, self.storage_options, self.destination_options
             )
             store, path = resolve_store_path(self.source, self.node or None, "r+", here)
-            if resume or any(not each.writer.is_alive for each in interrupted(store)):
+            if resume or any(not each.writer.is_alive for each in publication.interrupted(store)):
                 with publication.locked_destination(store, path, "resume", None):
                     publication.settle_staged(store, resume)
                     with suppress(NodeNotFound):
@@ -159,7 +158,11 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
 
     def plan(self, tasks_at_once: int = 1) -> Plan[RechunkReport]:
         """Decide about every array, and count what will be read and written."""
-        _check_options(self)
+        if self.in_place != (self.destination is None):
+            raise InvalidArgument("give a destination, or in_place=True")
+        if self.in_place and (self.merge or self.zarr_format is not None):
+            other = "merge" if self.merge else "zarr_format"
+            raise InvalidArgument(f"in_place and {other} exclude each other; give one of them")
         here, there = options_for_two(
             self.source, self.destination, self.storage_options, self.destination_options
         )
@@ -169,15 +172,6 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
         goal = start if self.in_place else _destination(self, start, there)
         temp = goal.store if self.temp is None else resolve(self.temp, storage_options=there)
         return _Planner(self, start, goal, temp, tasks_at_once).plan(node)
-
-
-def _check_options(job: Rechunk) -> None:
-    """Raise if options exclude each other."""
-    if job.in_place != (job.destination is None):
-        raise InvalidArgument("give a destination, or in_place=True")
-    if job.in_place and (job.merge or job.zarr_format is not None):
-        other = "merge" if job.merge else "zarr_format"
-        raise InvalidArgument(f"in_place and {other} exclude each other; give one of them")
 
 
 def _destination(job: Rechunk, start: Location, options: Mapping[str, Any] | None) -> Location:
@@ -395,7 +389,7 @@ class _Planner:
             transfer = ValueCopy(source.store, output.store_of(where), source.prefix, prefix)
             for some in in_batches(stored_entries(source), lambda e: e.size or 0, BATCH_BYTES):
                 keys, size = [entry[:2] for entry in some], sum(entry.size or 0 for entry in some)
-                work = CopyChunks(transfer, some)
+                work = partial(copy_chunks, transfer, some)
                 yield Task(task_id("copy", path, keys), work, size, paths.show(path))
 
     def _output(self, digest: str) -> Output:

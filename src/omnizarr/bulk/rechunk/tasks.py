@@ -22,7 +22,6 @@ from omnizarr.extension import (
     Named,
     RegularAxis,
     ValueCopy,
-    as_type,
     axis_plan,
     counted,
     data_types,
@@ -115,22 +114,16 @@ def cast(values: Values, dtype: np.dtype[Any], casting: str, where: str) -> Valu
     """Return values as another type; raise if that is more than rounding, unless "unsafe"."""
     if casting == "unsafe":
         with np.errstate(all="ignore"):
-            return as_type(values, dtype)
+            return data_types.as_type(values, dtype)
     return data_types.cast(
         values, dtype, f" in {where}", "give casting='unsafe' to change it, or another dtype"
     )
 
 
-@dataclass(frozen=True)
-class CopyChunks:
+def copy_chunks(transfer: ValueCopy, entries: tuple[Entry, ...]) -> RechunkReport:
     """Copy the bytes of some stored chunks."""
-
-    transfer: ValueCopy
-    entries: tuple[Entry, ...]
-
-    def __call__(self) -> RechunkReport:
-        done = self.transfer.copy(self.entries)
-        return RechunkReport(chunks_copied=done.values, bytes_copied=done.nbytes)
+    done = transfer.copy(entries)
+    return RechunkReport(chunks_copied=done.values, bytes_copied=done.nbytes)
 
 
 def stored_entries(source: BoundArray) -> Iterator[Entry]:

@@ -42,7 +42,6 @@ from omnizarr.extension import (
     ShardingIndexed,
     Store,
     bind_codec,
-    chunk_context,
     consolidated,
     encoded_chunk,
     engine,
@@ -153,7 +152,7 @@ class ViewedArray:
             chunk = np.full(self.target.grid.chunk_shape(coords), self.source.fill)
         if chunk is None:
             return None
-        with chunk_context("read", self.target, coords):
+        with engine.chunk_context("read", self.target, coords):
             values = np.asarray(chunk, self.target.dtype)
             return bytes(self.target.pipeline_at(coords).encode(values))
 

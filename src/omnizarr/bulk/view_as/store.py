@@ -148,6 +148,8 @@ class ViewStore(Closeable):
 
         Arrays in `checked` were found for the same request: their metadata are not read again.
         """
+        if self._is_metadata(stores.check_key(key)):
+            return None
         array = self._nodes.array(key, checked)
         coords = None if array is None else array.coords(key)
         return None if array is None or coords is None else (array, coords)
@@ -173,7 +175,7 @@ class ViewStore(Closeable):
 
     def _direct(self, key: str) -> tuple[Versioned, str] | None:
         """Return the store and key with the view's bytes of a chunk, if both have generations."""
-        chunk = None if self._is_metadata(stores.check_key(key)) else self._chunk(key)
+        chunk = self._chunk(key)
         stored = None if chunk is None else chunk[0].direct_key(chunk[1])
         return (self.inner, stored) if stored and isinstance(self.inner, Versioned) else None
 
@@ -188,12 +190,12 @@ class ViewStore(Closeable):
 
     def makes_value(self, key: str) -> bool:
         """Return True if a value is computed on request, even if only its size is requested."""
-        chunk = None if self._is_metadata(stores.check_key(key)) else self._chunk(key)
+        chunk = self._chunk(key)
         return chunk is None or not chunk[0].keeps_bytes
 
     def memory_needed(self, key: str) -> int:
         """Return about how many bytes of memory making the chunk at a key needs, 0 for others."""
-        chunk = None if self._is_metadata(stores.check_key(key)) else self._chunk(key)
+        chunk = self._chunk(key)
         return 0 if chunk is None or chunk[0].keeps_bytes else chunk[0].memory_needed
 
     def get_versioned(
