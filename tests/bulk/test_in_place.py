@@ -185,13 +185,6 @@ def test_metadata_of_others_is_not_replaced() -> None:
         oz.undo_conversion({**hierarchy(3)})
 
 
-def test_a_second_conversion_in_place_is_refused() -> None:
-    store = hierarchy()
-    oz.convert(store, in_place=True)
-    with pytest.raises(oz.NodeExists, match="already has zarr 3 metadata"):
-        oz.convert(store, in_place=True)
-
-
 @given(number=st.integers(0, 12), removes=st.booleans())
 def test_a_failing_store_has_all_new_metadata_or_none(number: int, removes: bool) -> None:
     inner = MemoryStore(hierarchy())

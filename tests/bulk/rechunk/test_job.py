@@ -293,16 +293,6 @@ def test_one_node_is_rechunked_in_place(climate: Path) -> None:
     assert root["stations/names"][...].tolist() == ["a", "bc", "åæ"]
 
 
-def test_an_existing_destination_is_replaced_only_on_demand(climate: Path, tmp_path: Path) -> None:
-    target = tmp_path / "b"
-    oz.create_array(target, data=np.arange(3))
-    with pytest.raises(NodeExists, match="overwrite=True"):
-        oz.rechunk(climate, target, chunks={"time": 5})
-    assert oz.open(target)[...].tolist() == [0, 1, 2]
-    oz.rechunk(climate, target, chunks={"time": 5}, overwrite=True)
-    assert oz.open(target)["temp"].chunks == (5, 12, 10)
-
-
 def test_arrays_are_merged_into_an_existing_hierarchy(climate: Path, tmp_path: Path) -> None:
     target = tmp_path / "b"
     root = oz.create_group(target, attributes={"title": "mine"})
