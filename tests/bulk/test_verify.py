@@ -47,13 +47,6 @@ def test_sound_data_are_sound_at_every_depth(zarr_format: Any, depth: Any, tmp_p
     assert report.absent == 0
 
 
-@pytest.mark.parametrize("zarr_format", FORMATS)
-def test_arrays_without_a_chunk_are_sound(zarr_format: Any, tmp_path: Path) -> None:
-    """No chunk is stored."""
-    oz.create_array(tmp_path / "x", shape=3, dtype="i4", zarr_format=zarr_format)
-    assert not oz.verify(tmp_path / "x").findings
-
-
 def test_a_report_counts_absent_chunks_and_those_without_a_checksum(tmp_path: Path) -> None:
     group = oz.create_group(tmp_path)
     group.create_array("a", shape=100, chunks=10, dtype="i4")[35:55] = 1

@@ -14,13 +14,7 @@ from functools import partial
 from typing import Any
 
 from omnizarr import registry
-from omnizarr.bulk.adaptation import (
-    Adapted,
-    Options,
-    adapt_nodes,
-    consolidate,
-    consolidated_groups,
-)
+from omnizarr.bulk.adaptation import Adapted, Options, adapt_nodes, consolidate, consolidated_groups
 from omnizarr.bulk.in_place import (
     InPlaceOutput,
     check_still_listed,
@@ -33,13 +27,7 @@ from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import ConvertArguments, ConvertOptions, takes
 from omnizarr.bulk.output import HierarchyOutput, Output
 from omnizarr.bulk.source_keys import source_state, warn_of_other_keys
-from omnizarr.bulk.transfer import (
-    REMOTE_BATCH,
-    Transfer,
-    Transferred,
-    TransferTask,
-    transfer_tasks,
-)
+from omnizarr.bulk.transfer import REMOTE_BATCH, Transfer, Transferred, TransferTask, transfer_tasks
 from omnizarr.errors import CannotExpress, InvalidArgument, OmnizarrError
 from omnizarr.extension import (
     Location,

@@ -207,8 +207,7 @@ class Copying:
         self.job = job = job.opened()
         self.source, self.store = job.source, job.destination
         self.path, self.end = job.path, job.destination_path
-        self._check_places()
-        self._check_source()
+        self._check()
         self.listed = lists_all(self.source, self.path)
         self.selection = select(self.source, self.path, job.include, job.exclude)
         self.room = memory_of(job.memory, tasks_at_once) // (2 if job.verify else 1)
@@ -235,8 +234,8 @@ class Copying:
             consolidate=self.selection is not None,
         )
 
-    def _check_places(self) -> None:
-        """Raise if source and destination overlap, or a node cannot be copied by its keys."""
+    def _check(self) -> None:
+        """Raise if places overlap, a node has more keys, or a writer is making or replacing it."""
         old = stores.storage_identity(self.source, paths.prefix(self.path))
         new = stores.storage_identity(self.store, paths.prefix(self.end))
         if stores.overlap(old, new):
@@ -252,11 +251,6 @@ class Copying:
                     f" {paths.show(self.path)} cannot be copied alone; copy the whole hierarchy,"
                     " or convert it"
                 )
-
-    # The source
-
-    def _check_source(self) -> None:
-        """Raise if a writer is, or was, making or replacing a node of the source."""
         check_whole(self.source, self.path)
         text = self.source.get(marker(self.path))
         mark = None if text is None else Mark.read(text)

@@ -29,15 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnizarr.errors import OmnizarrError, StoreError, warn
-from omnizarr.extension import (
-    LocalStore,
-    MemoryStore,
-    Part,
-    Store,
-    key_digest,
-    report_card,
-    stores,
-)
+from omnizarr.extension import LocalStore, MemoryStore, Part, Store, key_digest, report_card, stores
 
 FLUSH, MAX_FLUSH = 1.0, 60.0  # seconds between two entries of a journal
 BATCH = 256  # items of one task

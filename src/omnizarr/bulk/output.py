@@ -15,13 +15,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from omnizarr import consolidate_metadata
-from omnizarr.errors import (
-    Conflict,
-    InvalidArgument,
-    NodeExists,
-    OmnizarrError,
-    StoreError,
-)
+from omnizarr.errors import Conflict, InvalidArgument, NodeExists, OmnizarrError, StoreError
 from omnizarr.extension import (
     ArrayModel,
     Begun,
@@ -178,7 +172,8 @@ class HierarchyOutput(Output):
         staged: Mapping[str, Publication] | None = None,
     ) -> Begun:
         """Do what `begin` does; outputs that belong together share one `attempt`."""
-        found = self._find(resume, shared, staged)
+        wanted = *self.place, self.digest
+        found = publication.find(*wanted, resume=resume, shared=shared, staged=staged)
         if found is not None and attempt not in ("", found.mark.attempt):
             found.clear()
             found = None
@@ -206,13 +201,6 @@ class HierarchyOutput(Output):
             self._begun.__exit__(type(e), e, e.__traceback__)
             raise
         return state
-
-    def _find(
-        self, resume: bool, shared: bool, staged: Mapping[str, Publication] | None = None
-    ) -> Publication | None:
-        return publication.find(
-            *self.place, self.digest, resume=resume, shared=shared, staged=staged
-        )
 
     def _begin_build(
         self, mark: Mark, found: Publication | None, resume: bool, shared: bool
@@ -243,7 +231,8 @@ class HierarchyOutput(Output):
         try:
             return "new", begin_deferred(location, mark, self.overwrite and not shared)
         except NodeExists:
-            joined = self._find(resume=False, shared=shared)
+            wanted = *self.place, self.digest
+            joined = publication.find(*wanted, resume=False, shared=shared)
             if joined is None:
                 raise
             # Another part of the job has just begun.
@@ -375,7 +364,7 @@ class SeveralNodes(ChangeOutput):
     def _end(self) -> None:
         for output in self.outputs.values():
             if output.publication is None:  # all were visible when this job was resumed
-                found = output._find(resume=True, shared=False)
+                found = publication.find(*output.place, output.digest, resume=True)
                 output.publication = found if found is not None and found.mark.finished else None
             output.clear()
         self.change()

@@ -18,14 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from omnizarr import consolidate_metadata
-from omnizarr.errors import (
-    Conflict,
-    InvalidArgument,
-    NodeNotFound,
-    OmnizarrError,
-    StoreError,
-    warn,
-)
+from omnizarr.errors import Conflict, InvalidArgument, NodeNotFound, OmnizarrError, StoreError, warn
 from omnizarr.extension import (
     FOLDER,
     INTERMEDIATE,

@@ -203,18 +203,15 @@ def _nodes(store: Store, path: str) -> Iterator[tuple[str, list[str], str | None
         yield location.path[skip:], [k[skip:] for k in keys], prefix[skip:] if is_array else None
 
 
-def warn_of_other_keys(
-    location: Location, nodes: Mapping[str, Node], *, members: bool = True
-) -> list[str]:
+def warn_of_other_keys(location: Location, nodes: Mapping[str, Node]) -> list[str]:
     """Warn of data in groups that belongs to no node, and return its keys and prefixes.
 
-    `nodes` are all nodes at and below a location by relative path. Arrays are not searched, and
-    groups below the location only with `members`.
+    `nodes` are all nodes at and below a location by relative path. Arrays are not searched.
     """
     found = [
         entry
         for path, node in nodes.items()
-        if isinstance(node, GroupModel) and (members or not path)
+        if isinstance(node, GroupModel)
         for entry in _other_keys(location.at(paths.join(location.path, path)), path, nodes)
     ]
     if found:

@@ -351,7 +351,7 @@ class Source(Protocol):
 
 @dataclass
 class Filled(Outcome):
-    """The result of a job that fills arrays."""
+    """The result of a job that fills arrays; all but the bytes is known beforehand."""
 
     arrays: int = 0
     groups: int = 0
@@ -359,14 +359,6 @@ class Filled(Outcome):
     # What was left out, with the reason, and what users may want to know besides.
     skipped: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-
-    def merge(self, other: Filled) -> None:
-        """Add the result of a task; numbers of arrays and groups are already totals."""
-        self.arrays = max(self.arrays, other.arrays)
-        self.groups = max(self.groups, other.groups)
-        self.bytes_read += other.bytes_read
-        self.skipped.update(other.skipped)
-        self.notes = list(dict.fromkeys([*self.notes, *other.notes]))
 
 
 @dataclass(frozen=True)

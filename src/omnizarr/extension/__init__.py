@@ -123,7 +123,6 @@ from omnizarr.stores import (
     check_disjoint,
     check_writable,
     direct_file_root,
-    direct_values,
     erase_prefix,
     erase_values,
     file_root,
@@ -134,15 +133,11 @@ from omnizarr.stores import (
     is_process_local,
     leases,
     list_dir,
-    list_entries,
     list_prefix,
     list_sizes,
     overlap,
-    set_many,
-    set_new,
     sizes,
     storage_identity,
-    supports_compare_and_set,
 )
 from omnizarr.stores.base import (
     Bytes,
@@ -165,7 +160,7 @@ from omnizarr.stores.identity import (
 )
 from omnizarr.stores.leases import is_running
 from omnizarr.stores.local.atomic_files import PARTIAL, replace_file
-from omnizarr.stores.operations import check_key, check_prefix, one_level
+from omnizarr.stores.operations import check_key, check_prefix
 from omnizarr.stores.resolve import is_archive, options_for_two, resolve
 from omnizarr.stores.transfer import ValueCopy, is_quick
 

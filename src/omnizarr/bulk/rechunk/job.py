@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from omnizarr import config, consolidate_metadata, registry
-from omnizarr.bulk.adaptation import Options, adapt_array, other_fill_note
+from omnizarr.bulk.adaptation import Options, adapt_array, consolidated_groups, other_fill_note
 from omnizarr.bulk.boxes import corners
 from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch
 from omnizarr.bulk.journal import Task, in_batches, task_id
@@ -53,7 +53,6 @@ from omnizarr.extension import (
     Store,
     ValueCopy,
     boxes,
-    consolidated,
     consolidated_is_stale,
     counted,
     existing_node,
@@ -207,6 +206,7 @@ class _Planner:
     def plan(self, root: Node) -> Plan[RechunkReport]:
         """Return the plan for a node of the source and all below it."""
         nodes = require_readable_nodes(self.start, root)
+        self.is_consolidated = bool(consolidated_groups(self.start, {self.start.path: root}))
         arrays = self._rechunked(nodes)
         digest = self._digest()
         # One for each destination, which the job owns: what another attempt left there is found.
@@ -370,7 +370,7 @@ class _Planner:
             phases.append(
                 Phase(
                     name,
-                    partial(_tasks, chosen, output, number, self.job.casting),
+                    partial(self._tasks, chosen, output, number),
                     sum(each.boxes.count for each in some),
                     sum(each.bytes_written for each in some),
                     sum(each.reads for each in some),
@@ -381,6 +381,12 @@ class _Planner:
                 )
             )
         return phases
+
+    def _tasks(
+        self, changes: Iterable[Change], output: Output, number: int
+    ) -> Iterator[Task[RechunkReport]]:
+        for change in changes:
+            yield from change.tasks(output, number, self.job.casting)
 
     def _copies(self, output: Output) -> Iterator[Task[RechunkReport]]:
         for path, source in self.kept:
@@ -418,23 +424,9 @@ class _Planner:
                 operation=self._operation(),
                 digest=self._node_digest("") if job.in_place else digest,
                 overwrite=overwrite,
-                consolidate=not inside and _is_consolidated(self.start),
+                consolidate=not inside and self.is_consolidated,
             )
             outputs = [one]
         for each in outputs if job.in_place else ():
             each.is_unchanged = partial(self._is_unchanged, relative[each.location.path])
         return output
-
-
-def _is_consolidated(group: Location) -> bool:
-    """Return True if a group has consolidated metadata."""
-    key = consolidated.key(group.format, group.path)
-    text = None if key is None else group.store.get(key)
-    return text is not None and consolidated.has_consolidated(group.format, text, str(key))
-
-
-def _tasks(
-    changes: Iterable[Change], output: Output, number: int, casting: str
-) -> Iterator[Task[RechunkReport]]:
-    for change in changes:
-        yield from change.tasks(output, number, casting)

@@ -246,7 +246,11 @@ def _new_shards(
     source: BoundArray, names: Sequence[str | None], given: Any, model: ArrayModel
 ) -> tuple[Any, str] | None:
     """Return the shape and the index location of shards, or None for no shards."""
-    old, location = _old_shards(source)
+    old, location = packed_shard_shape(source.model), "end"
+    if inner_chunk_shape(source.model) is not None:
+        codec = next(c for c in source.model.codecs if c.name == "sharding_indexed")
+        location = codec.configuration.get("index_location", "end")
+        old = source.grid.regular
     if given is False or (given is KEEP and old is None):
         return None
     chunks = model.chunk_grid.configuration.get("chunk_shape")
@@ -269,13 +273,6 @@ def _new_shards(
 def _multiples(sizes: Sequence[int], chunks: Sequence[int]) -> list[int]:
     """Return sizes rounded up to whole chunks."""
     return [-(-max(s, c) // c) * c for s, c in zip(sizes, chunks, strict=True)]
-
-
-def _old_shards(source: BoundArray) -> tuple[tuple[int, ...] | None, str]:
-    if inner_chunk_shape(source.model) is None:
-        return packed_shard_shape(source.model), "end"
-    codec = next(c for c in source.model.codecs if c.name == "sharding_indexed")
-    return source.grid.regular, codec.configuration.get("index_location", "end")
 
 
 def _new_codecs(
@@ -337,23 +334,16 @@ def _new_fill(
         with np.errstate(all="ignore"):
             value = data_types.as_type(np.asarray(source.fill), data_type.dtype)
             back = data_types.as_type(value, source.dtype)
+            rounded = {value.dtype.kind, back.dtype.kind} <= {*"fc"} and bool(np.isfinite(value))
         same = bool(back == source.fill) or bool(back != back and source.fill != source.fill)
     except (TypeError, ValueError):
-        same = False
-    if not same and not _is_close(source.fill, data_type.dtype):
+        same = rounded = False
+    if not same and not rounded:
         raise InvalidArgument(
             f"{paths.show(source.path)}: the fill value {source.fill[()]!r} is no value of type"
             f" {data_type.dtype}; give fill_value"
         )
     return data_type.fill_json(value, format.dialect)
-
-
-def _is_close(fill: Any, dtype: np.dtype[Any]) -> bool:
-    """Return True if a float fill value is only rounded by a cast."""
-    if dtype.kind not in "fc" or fill.dtype.kind not in "fc":
-        return False
-    with np.errstate(all="ignore"):
-        return bool(np.isfinite(fill.astype(dtype)))
 
 
 def _typed_attributes(

@@ -89,35 +89,31 @@ class CopyBox:
         plan = axis_plan(source.grid, self.box)
         values = np.asarray(engine.read(source, plan, filled=missing))
         if values.dtype != target.dtype:
-            where = show_box(paths.show(source.path), self.box)
-            values = cast(values, target.dtype, self.casting, where)
+            values = self._cast(values)
         if missing:
-            self._write_present(source, target, values, {*missing})
+            self._write_present(values, {*missing})
         else:
             engine.write(target, axis_plan(target.grid, self.box), values)
         nbytes = values.size * source.dtype.itemsize
         return RechunkReport(boxes=1, bytes_read=nbytes, bytes_written=values.nbytes)
 
-    def _write_present(
-        self, source: BoundArray, target: BoundArray, values: Values, missing: set[Coords]
-    ) -> None:
+    def _cast(self, values: Values) -> Values:
+        """Return values in the new type; raise if that is more than rounding, unless "unsafe"."""
+        if self.casting == "unsafe":
+            with np.errstate(all="ignore"):
+                return data_types.as_type(values, self.target.dtype)
+        where = f" in {show_box(paths.show(self.source.path), self.box)}"
+        advice = "give casting='unsafe' to change it, or another dtype"
+        return data_types.cast(values, self.target.dtype, where, advice)
+
+    def _write_present(self, values: Values, missing: set[Coords]) -> None:
         """Write the target chunks that overlap a stored source chunk; others stay missing."""
-        for row in axis_plan(target.grid, self.box).rows():
+        for row in axis_plan(self.target.grid, self.box).rows():
             pairs = zip(self.box, row.outer, strict=True)
             box = tuple(slice(b.start + o.start, b.start + o.stop) for b, o in pairs)
-            rows = axis_plan(source.grid, box).rows()
+            rows = axis_plan(self.source.grid, box).rows()
             if not all(each.coords in missing for each in rows):
-                engine.write(target, axis_plan(target.grid, box), values[row.outer])
-
-
-def cast(values: Values, dtype: np.dtype[Any], casting: str, where: str) -> Values:
-    """Return values as another type; raise if that is more than rounding, unless "unsafe"."""
-    if casting == "unsafe":
-        with np.errstate(all="ignore"):
-            return data_types.as_type(values, dtype)
-    return data_types.cast(
-        values, dtype, f" in {where}", "give casting='unsafe' to change it, or another dtype"
-    )
+                engine.write(self.target, axis_plan(self.target.grid, box), values[row.outer])
 
 
 def copy_chunks(transfer: ValueCopy, entries: tuple[Entry, ...]) -> RechunkReport:
