@@ -28,7 +28,7 @@ from tests.servers.processes import simple_storage
 import omnizarr as oz
 from benchmarks.simulation import Cluster, ObjectStore, Result, Work, simulate
 from omnizarr.bulk import copy
-from omnizarr.bulk.checks import keys as checks
+from omnizarr.bulk import verify as checks
 from omnizarr.bulk.job import Job, Phase, Plan, run
 from omnizarr.bulk.journal import Journal, Outcome, Task, task_id
 from omnizarr.stores import LocalStore, list_prefix, resolve

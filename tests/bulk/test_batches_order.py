@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -49,19 +48,6 @@ def given_rows(blocks: Blocks, window: int, seed: int, workers: int) -> list[lis
         assert len(mine) == each.count
         found.append(mine)
     return found
-
-
-@given(picks(), st.integers(1, 20), st.integers(1, 40), st.integers(0, 2**63), st.integers(1, 4))
-def test_every_row_is_given_once_and_to_one_worker(
-    pick: Any, most: int, window: int, seed: int, workers: int
-) -> None:
-    positions, stored, chunks = pick
-    blocks = find_blocks(positions, stored, chunks, most)
-    assert np.diff(blocks.bounds).max(initial=0) <= most
-    shares = given_rows(blocks, window, seed, workers)
-    assert sorted(itertools.chain(*shares)) == list(range(len(positions)))
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
-    assert given_rows(blocks, window, seed, workers) == shares
 
 
 @given(picks(), st.integers(1, 20))

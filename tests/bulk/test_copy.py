@@ -115,29 +115,6 @@ def change(where: Any, changes: int, seed: int) -> None:
         _close(store)
 
 
-def test_a_bucket_is_copied_to_updated_and_copied_back(tmp_path: Path, s3: Cloud) -> None:
-    fill(tmp_path / "a.zarr", 5)
-    for file in (tmp_path / "a.zarr").rglob("*"):
-        os.utime(file, (10**9, 10**9))  # one of the last minute might be newer than its copy
-    options = {"destination_options": s3.options}
-    url = f"{s3.url}/a.zarr"
-    copied = oz.copy(tmp_path / "a.zarr", url, verify=True, **options).copied
-    wanted = values(tmp_path / "a.zarr")
-    bucket = stores.resolve(url, storage_options=s3.options)
-    assert values(bucket) == wanted
-    assert copied == len(wanted)
-    again = oz.copy(tmp_path / "a.zarr", url, update=True, **options)
-    assert (again.copied, again.same) == (0, len(wanted))
-    LocalStore(tmp_path / "a.zarr").set("README.md", b"also no Z")
-    assert oz.copy(tmp_path / "a.zarr", url, update=True, **options).copied == 1
-    other = {"storage_options": s3.options}
-    oz.copy(url, f"{s3.url}/b.zarr", **other)
-    assert oz.copy(url, f"{s3.url}/b.zarr", update=True, **other).copied == 0
-    oz.copy(url, tmp_path / "b.zarr", **other)
-    assert oz.copy(url, tmp_path / "b.zarr", update=True, **other).copied == 0
-    assert values(tmp_path / "b.zarr") == values(tmp_path / "a.zarr")
-
-
 @pytest.mark.parametrize("name", ["copied", "touched", "resized", "missing"])
 def test_what_each_comparison_notices(tmp_path: Path, name: str) -> None:
     source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
@@ -307,24 +284,6 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(tmp_path: Path, files: bo
             os.utime(tmp_path / "a/x", ns=(modified, modified))
             oz.copy(source, target, update=True)
             assert target.get("x") == value
-
-
-def test_bytes_are_compared_once_if_a_file_was_new_when_it_was_copied(tmp_path: Path) -> None:
-    source, target = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b")
-    source.set("x", b"123")
-    for files in (transfer._files, None):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(transfer, "_files", files)
-            oz.copy(source, target, update=True, compare="checksum")
-            oz.copy(source, target, update=True)
-            modified = os.stat(tmp_path / "a/x").st_mtime_ns
-            assert os.stat(tmp_path / "b/x").st_mtime_ns == modified - transfer.MARK
-            back = jobs.Copy(target, source, update=True, dry_run=True)
-            assert oz.run(back).same == 1
-            patch.setattr(transfer, "RECENT", 0)
-            assert oz.copy(source, target, update=True).same == 1
-            assert os.stat(tmp_path / "b/x").st_mtime_ns == modified
-        target.erase("x")
 
 
 # Interrupted copies

@@ -359,15 +359,6 @@ def test_a_node_is_replaced_when_the_new_one_is_complete(kind: str, tmp_path: Pa
     assert left == []
 
 
-def test_parts_write_one_output(tmp_path: Path) -> None:
-    for number in (3, 1, 2):
-        with pytest.raises(NodeNotFound):
-            oz.open(str(tmp_path / "out.zarr"))
-        run(Fill(LocalStore(tmp_path / "out.zarr"), tmp_path), part=(number, 3))
-    assert np.array_equal(oz.open(str(tmp_path / "out.zarr"))["a"][:], EXPECTED)
-    assert [*(tmp_path / "out.zarr").glob(".__omnizarr*")] == []
-
-
 @pytest.mark.parametrize("when", ["begun", "ending"])
 def test_a_part_that_runs_again_while_the_job_ends_leaves_no_journal(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -112,11 +112,3 @@ def test_an_error_of_a_worker_is_that_of_the_job(cluster: Any, tmp_path: Path) -
         run(Fill(LocalStore(tmp_path / "a.zarr"), 20), client)
     with pytest.raises(oz.NodeNotFound, match="incomplete"):
         oz.open(str(tmp_path / "a.zarr"))
-
-
-def test_a_store_in_memory_is_not_for_other_processes(cluster: Any) -> None:
-    with (
-        distributed.Client(cluster) as client,
-        pytest.raises(StoreError, match="only in the memory of this process"),
-    ):
-        run(Fill(MemoryStore(), 20), client)

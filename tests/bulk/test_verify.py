@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.codecs.compressors import Crc32c
 from omnizarr.stores import MemoryStore, list_prefix
-from omnizarr.stores.local.atomic_files import PARTIAL
 
 FORMATS = [1, 2, "3-draft", 3]
 DEPTHS = ["present", "checksums", "decode"]
@@ -46,13 +45,6 @@ def test_sound_data_are_sound_at_every_depth(zarr_format: Any, depth: Any, tmp_p
     assert not report.findings
     assert report.chunks == (4 if zarr_format == 1 else 12)
     assert report.absent == 0
-
-
-@pytest.mark.parametrize("zarr_format", FORMATS)
-def test_arrays_without_a_chunk_are_sound(zarr_format: Any, tmp_path: Path) -> None:
-    """No chunk is stored."""
-    oz.create_array(tmp_path / "x", shape=3, dtype="i4", zarr_format=zarr_format)
-    assert not oz.verify(tmp_path / "x").findings
 
 
 def test_a_report_counts_absent_chunks_and_those_without_a_checksum(tmp_path: Path) -> None:
@@ -126,60 +118,6 @@ def test_an_inner_chunk_is_named_by_its_coordinates_in_the_array(tmp_path: Path)
         assert found.chunk == (3, 3)
 
 
-def test_unknown_keys_leftovers_and_chunks_outside_are_warnings(tmp_path: Path) -> None:
-    hierarchy(tmp_path)
-    (tmp_path / "notes.txt").write_text("mine")
-    (tmp_path / "plain/c/0/x").write_text("?")
-    (tmp_path / f"plain/c/0/1{PARTIAL}77_1").write_text("half")
-    with pytest.warns(oz.OmnizarrWarning, match="outside"):
-        oz.open(tmp_path, "r+", path="plain").resize((10, 20))
-    report = oz.verify(tmp_path)
-    assert report.ok
-    assert {f.key for f in report.findings} == {
-        "notes.txt",
-        "plain/c/0/x",
-        f"plain/c/0/1{PARTIAL}77_1",
-        "plain/c/1/0",
-        "plain/c/1/1",
-    }
-    assert {f.level for f in report.findings} == {"warning"}
-    assert report.absent == 0
-
-
-def test_consolidated_metadata_is_not_an_unknown_key(tmp_path: Path) -> None:
-    for zarr_format in (2, 3):
-        where = hierarchy(tmp_path / str(zarr_format), zarr_format)
-        oz.consolidate_metadata(where)
-        assert not oz.verify(where).findings
-
-
-def test_a_node_that_cannot_be_read_is_found_and_the_others_are_looked_at(tmp_path: Path) -> None:
-    hierarchy(tmp_path)
-    text = '{"zarr_format": 3, "node_type": "array", "shape": [8]}'
-    (tmp_path / "plain/zarr.json").write_text(text)
-    report = oz.verify(tmp_path)
-    found = {(f.path, f.level, f.kind) for f in report.findings if f.level == "error"}
-    assert found == {("/plain", "error", "metadata")}
-    assert report.chunks == 8
-
-
-def test_an_array_whose_codec_is_unknown_cannot_be_vouched_for(tmp_path: Path) -> None:
-    hierarchy(tmp_path)
-    file = tmp_path / "plain/zarr.json"
-    file.write_text(file.read_text().replace('"blosc"', '"lz77"'))
-    report = oz.verify(tmp_path)
-    assert not report.ok
-    assert any("lz77" in f.message for f in report.findings)
-
-
-def test_progress_reaches_every_stored_value(tmp_path: Path) -> None:
-    hierarchy(tmp_path)
-    values: list[int] = []
-    oz.verify(tmp_path, progress=lambda state: values.append(state.outcome.values))
-    assert values == sorted(values)
-    assert values[-1] == 5
-
-
 def test_folders_that_link_to_each_other_end(tmp_path: Path) -> None:
     hierarchy(tmp_path)
     (tmp_path / "loop").symlink_to(tmp_path)
@@ -250,16 +188,6 @@ def test_inner_chunks_of_a_damaged_shard_are_not_reported_as_missing(tmp_path: P
     keys = {"is missing" in f.message: f.key for f in report.findings}
     assert keys == {False: "c/0", True: "c/2"}
     assert report.absent == 8
-
-
-def test_the_list_of_missing_chunks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """D8."""
-    monkeypatch.setattr("omnizarr.bulk.checks.findings.MAX_FINDINGS", 10)
-    oz.create_array(store := MemoryStore(), shape=64, chunks=1, dtype="i2")
-    report = oz.verify(store, missing="error")
-    assert len(report.findings) == 10
-    assert (report.errors, report.omitted, report.counts) == (64, 54, {"missing-chunk": 64})
-    assert str(report).endswith("64 errors, 0 warnings (54 of them not listed)")
 
 
 @pytest.mark.parametrize(("old", "new"), [(1, 2), (1, 3), (2, 3)])

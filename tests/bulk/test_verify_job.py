@@ -14,7 +14,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import cf, ome
-from omnizarr.bulk.checks import keys
+from omnizarr.bulk import verify as verifying
 from omnizarr.bulk.verify import Verify
 from omnizarr.concurrency import file_locks
 from omnizarr.publish.stage import JOURNAL, MARKER
@@ -46,7 +46,7 @@ def change(document: Path, **members: Any) -> None:
 
 
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "TASK_KEYS", 3)
+    monkeypatch.setattr(verifying, "TASK_KEYS", 3)
 
 
 def test_a_job_can_be_looked_at_and_pickled(tmp_path: Path) -> None:
@@ -69,17 +69,17 @@ def test_an_interrupted_verification_is_resumed(
     monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
     where = hierarchy(tmp_path / "x")
     expected = oz.verify(where)
-    real = keys.CheckChunks.__call__
+    real = verifying.CheckChunks.__call__
     checked: list[str] = []
 
-    def check(task: keys.CheckChunks) -> Any:
+    def check(task: verifying.CheckChunks) -> Any:
         if len(checked) > 20 and not resumed:
             raise Interrupt
         checked.extend(task.keys)
         return real(task)
 
     resumed = False
-    monkeypatch.setattr(keys.CheckChunks, "__call__", check)
+    monkeypatch.setattr(verifying.CheckChunks, "__call__", check)
     with pytest.raises(Interrupt):
         oz.verify(where, workers=1)
     assert [*state.rglob("*-000000")]
@@ -94,20 +94,20 @@ def test_an_interrupted_verification_is_resumed(
 def test_no_chunk_is_counted_twice_if_the_listing_differs_on_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
-    monkeypatch.setattr(keys, "TASK_KEYS", 8)
+    monkeypatch.setattr(verifying, "TASK_KEYS", 8)
     monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
     where, checked = hierarchy(tmp_path / "x"), list[str]()
     oz.open(where, mode="r+")["many"].resize(400)
-    real = keys.CheckChunks.__call__
+    real = verifying.CheckChunks.__call__
 
-    def check(task: keys.CheckChunks) -> Any:
+    def check(task: verifying.CheckChunks) -> Any:
         if len(checked) > 20:
             raise Interrupt
         checked.extend(task.keys)
         return real(task)
 
     with monkeypatch.context() as patch:
-        patch.setattr(keys.CheckChunks, "__call__", check)
+        patch.setattr(verifying.CheckChunks, "__call__", check)
         with pytest.raises(Interrupt):
             oz.verify(where, workers=1)
     if changed == "order":

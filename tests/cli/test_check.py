@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import omnizarr as oz
-from omnizarr.bulk.checks import keys
+from omnizarr.bulk import verify as verifying
 from omnizarr.bulk.checks.findings import KINDS, VerifyReport
 from omnizarr.cli.check import verify
 from omnizarr.cli.terminal import FAILED, PROBLEMS
@@ -197,18 +197,18 @@ def test_remedies_for_outdated_consolidated_metadata_are_commands(ocean: Path) -
 def test_a_resumed_verification_of_what_has_changed_begins_again(
     ocean: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keys, "TASK_KEYS", 4)
+    monkeypatch.setattr(verifying, "TASK_KEYS", 4)
     monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
-    real, checked = keys.CheckChunks.__call__, list[str]()
+    real, checked = verifying.CheckChunks.__call__, list[str]()
 
-    def check(task: keys.CheckChunks) -> VerifyReport:
+    def check(task: verifying.CheckChunks) -> VerifyReport:
         if checked:
             raise oz.StoreError("the connection is lost")
         checked.extend(task.keys)
         return real(task)
 
     with monkeypatch.context() as patch:
-        patch.setattr(keys.CheckChunks, "__call__", check)
+        patch.setattr(verifying.CheckChunks, "__call__", check)
         assert run("verify", "ocean.zarr", "--workers", 1).exit_code == FAILED
     (ocean / checked[0]).unlink()
     resumed = run("verify", "ocean.zarr", "--resume", "--json")

@@ -27,7 +27,6 @@ from omnizarr.extension import (
     Named,
     Node,
     Store,
-    can_list,
     consolidated,
     data_types,
     default_codecs,
@@ -37,8 +36,8 @@ from omnizarr.extension import (
     is_nczarr,
     old,
     paths,
-    sizes,
     stored_keys,
+    stores,
     without_checksums,
     without_duplicate_names,
 )
@@ -353,7 +352,7 @@ def _marked_by_fill_value(
 
 def _lacks_chunks(array: BoundArray) -> bool:
     """Return True if a chunk is not stored, or may not be where the store cannot list them."""
-    if not can_list(array.store):
+    if not stores.can_list(array.store):
         return True
     return sum(1 for _ in stored_keys(array)) < math.prod(array.grid.shape)
 
@@ -401,7 +400,7 @@ def consolidated_groups(start: Location, nodes: Mapping[str, Node]) -> list[str]
             keys[key] = path
         elif node.consolidated is not None:
             found.append(path)
-    return [*found, *(keys[key] for key in sizes(start.store, keys))]
+    return [*found, *(keys[key] for key in stores.sizes(start.store, keys))]
 
 
 def consolidate(goal: Format, nodes: Mapping[str, Node], groups: list[str]) -> dict[str, bytes]:

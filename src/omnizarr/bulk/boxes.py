@@ -15,7 +15,6 @@ import numpy.typing as npt
 from omnizarr import Array
 from omnizarr.extension import (
     BoundArray,
-    Boxes,
     GridAxis,
     RegularAxis,
     bound_array,
@@ -93,7 +92,7 @@ class Tile:
         return boxes.box_size(self.box)
 
 
-def tiling(array: BoundArray, nbytes: int = TILE_BYTES) -> Boxes:
+def tiling(array: BoundArray, nbytes: int = TILE_BYTES) -> boxes.Boxes:
     """Return the tiles of an array, of whole shards unless one of them is larger than a tile."""
     items = max(1, nbytes // item_bytes(array.dtype))
     axes = stored_axes(array)
@@ -124,7 +123,7 @@ def stored_numbers(*arrays: BoundArray) -> npt.NDArray[np.int64] | None:
     return np.unique(np.array(found, np.int64))
 
 
-def tiles(tiling: Boxes, chunks: npt.NDArray[np.int64] | None) -> Iterator[Tile]:
+def tiles(tiling: boxes.Boxes, chunks: npt.NDArray[np.int64] | None) -> Iterator[Tile]:
     """Yield the tiles that have some of these chunks, by number in the grid; None for all tiles."""
     if chunks is None:
         yield from (Tile(box, (box,), known=False) for box in tiling)

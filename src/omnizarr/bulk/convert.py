@@ -14,32 +14,20 @@ from functools import partial
 from typing import Any
 
 from omnizarr import registry
-from omnizarr.bulk.adaptation import (
-    Adapted,
-    Options,
-    adapt_nodes,
-    consolidate,
-    consolidated_groups,
-)
+from omnizarr.bulk.adaptation import Adapted, Options, adapt_nodes, consolidate, consolidated_groups
 from omnizarr.bulk.in_place import (
     InPlaceOutput,
     check_still_listed,
     differences,
     find_source,
-    has_root,
+    root_in,
 )
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import ConvertArguments, ConvertOptions, takes
 from omnizarr.bulk.output import HierarchyOutput, Output
 from omnizarr.bulk.source_keys import source_state, warn_of_other_keys
-from omnizarr.bulk.transfer import (
-    REMOTE_BATCH,
-    Transfer,
-    Transferred,
-    TransferTask,
-    transfer_tasks,
-)
+from omnizarr.bulk.transfer import REMOTE_BATCH, Transfer, Transferred, TransferTask, transfer_tasks
 from omnizarr.errors import CannotExpress, InvalidArgument, OmnizarrError
 from omnizarr.extension import (
     Location,
@@ -47,8 +35,6 @@ from omnizarr.extension import (
     PrefixStore,
     Store,
     by_name,
-    can_list,
-    check_disjoint,
     check_node_writable,
     check_separator,
     check_whole,
@@ -61,6 +47,7 @@ from omnizarr.extension import (
     require_readable_nodes,
     resolve_root,
     size_text,
+    stores,
     title,
     traits,
     unique_key,
@@ -128,14 +115,16 @@ class Convert(ConvertOptions, Job[ConvertReport]):
                 check_still_listed(start, goal)
         else:
             start, node = find_node(origin, "", use_consolidated=None)
-            check_disjoint(start.store, store, "; give another destination, or in_place=True")
+            stores.check_disjoint(
+                start.store, store, "; give another destination, or in_place=True"
+            )
         stored = require_readable_nodes(start, node)
         separator = check_separator(self.dimension_separator)
         try:
             translate = registry.lookup("integration", "ome")
             nodes, separator = translate(start, stored, goal, self.in_place, separator)
         except OmnizarrError:
-            if not (self.remove_old and has_root(origin, goal)):
+            if not self.remove_old or root_in(origin, goal) is None:
                 raise
             nodes = stored  # the rest of an image whose removal was interrupted, only compared
         options = Options(
@@ -208,7 +197,7 @@ class _Planning:
         report.consolidated = [paths.show(path) for path in groups]
         documents = {**goal.root_documents(), **self.adapted.documents}
         documents |= consolidate(goal, models, groups)
-        if job.remove_old and has_root(start.store, goal):
+        if job.remove_old and root_in(start.store, goal) is not None:
             # It was converted before, and may have been changed since.
             documents, report.consolidated, why = {}, [], []
             report.notes |= differences(start, self.target, models)
@@ -224,9 +213,14 @@ class _Planning:
         output: InPlaceOutput | HierarchyOutput
         if job.in_place:
             output = InPlaceOutput(start, self.target, stored, documents, job.remove_old, digest)
-            decisions += output.decisions()
+            added = f"{counted(len(documents), 'document')} added beside the old metadata"
+            decisions.append(
+                added if documents else f"the metadata of zarr {goal.name} are there, and stay"
+            )
+            if job.remove_old:
+                decisions.append("the old metadata is erased; that cannot be undone")
         else:
-            if can_list(start.store):  # else only what consolidated metadata name is known
+            if stores.can_list(start.store):  # else only what consolidated metadata name is known
                 report.foreign = warn_of_other_keys(start, stored)
             output = HierarchyOutput(
                 self.target,

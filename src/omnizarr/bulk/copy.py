@@ -8,27 +8,20 @@ chunks. A marker in the destination says that it is incomplete until then.
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 
-from omnizarr.bulk.job import Job, Phase, Plan, memory_of, run
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Outcome, Task, TaskIds, in_batches, task_id
-from omnizarr.bulk.options import (
-    Compare,
-    CopyArguments,
-    CopyOptions,
-    RunOptions,
-    takes,
-)
+from omnizarr.bulk.options import Compare, CopyArguments, CopyOptions, takes
 from omnizarr.bulk.output import CopyOutput, Mode
-from omnizarr.bulk.source_keys import chunk_prefixes, is_below, lists_all, select, source_keys
+from omnizarr.bulk.source_keys import chunk_prefixes, lists_all, prefixes_of, select, source_keys
 from omnizarr.errors import InvalidArgument, NodeNotFound, StoreError
 from omnizarr.extension import (
     Entry,
@@ -36,27 +29,20 @@ from omnizarr.extension import (
     Mark,
     Store,
     ValueCopy,
-    can_list,
     check_node_writable,
     check_whole,
-    erase_values,
     existing_node,
     find_node,
-    has_store_path,
     is_metadata,
     is_ours,
-    is_process_local,
     is_quick,
     key_digest,
-    list_entries,
-    list_prefix,
     makes_node,
     marker,
     options_for_two,
-    overlap,
     paths,
     resolve_store_path,
-    storage_identity,
+    stores,
     unique_key,
 )
 
@@ -94,14 +80,8 @@ class CopyBatch:
     verify: bool
     dry_run: bool  # compare and count only
     may_be_missing: bool  # keys were not listed, so that some may have no value
-    process: int | None  # the only one that may write
 
     def __call__(self) -> Copied:
-        if self.process not in (None, os.getpid()):
-            raise StoreError(
-                f"{self.transfer.source!r} or {self.transfer.target!r} can be used by one process"
-                " only; leave `on` out to copy on threads"
-            )
         differing = self._differing()
         if self.dry_run:
             nbytes = sum(entry.size or 0 for entry in differing)
@@ -149,22 +129,16 @@ class CopyBatch:
         return [entry for entry in self.entries if entry.key in chosen]
 
 
-@dataclass(frozen=True)
-class CopyAndErase:
-    """A task: copy batches one after the other, then erase keys of the destination."""
-
-    batches: tuple[CopyBatch, ...]
-    store: Store
-    extra: tuple[str, ...]  # keys that the source does not have
-    dry_run: bool
-
-    def __call__(self) -> Copied:
-        total = Copied(erased=len(self.extra))
-        for batch in self.batches:
-            total.merge(batch())
-        if not self.dry_run:
-            erase_values(self.store, self.extra)
-        return total
+def copy_and_erase(
+    batches: tuple[CopyBatch, ...], store: Store, extra: tuple[str, ...], dry_run: bool
+) -> Copied:
+    """Copy batches one after the other, then erase keys that the source does not have."""
+    total = Copied(erased=len(extra))
+    for batch in batches:
+        total.merge(batch())
+    if not dry_run:
+        stores.erase_values(store, extra)
+    return total
 
 
 @dataclass
@@ -186,7 +160,9 @@ class Copy(CopyOptions, Job[Copied]):
     destination_path: str = ""
 
     def __post_init__(self) -> None:
-        self.include, self.exclude = _several(self.include), _several(self.exclude)
+        for name in ("include", "exclude"):
+            given = getattr(self, name)
+            setattr(self, name, (given,) if isinstance(given, str) else tuple(given))
         if self.update and self.overwrite:
             raise InvalidArgument("give update=True or overwrite=True, not both")
         if self.delete and not self.update:
@@ -231,8 +207,7 @@ class Copying:
         self.job = job = job.opened()
         self.source, self.store = job.source, job.destination
         self.path, self.end = job.path, job.destination_path
-        self._check_places()
-        self._check_source()
+        self._check()
         self.listed = lists_all(self.source, self.path)
         self.selection = select(self.source, self.path, job.include, job.exclude)
         self.room = memory_of(job.memory, tasks_at_once) // (2 if job.verify else 1)
@@ -254,15 +229,16 @@ class Copying:
             self.end,
             operation=f"the copy of {origin}",
             digest=self.digest,
+            source=self.source,
             mode=mode,
             consolidate=self.selection is not None,
         )
 
-    def _check_places(self) -> None:
-        """Raise if source and destination overlap, or a node cannot be copied by its keys."""
-        old = storage_identity(self.source, paths.prefix(self.path))
-        new = storage_identity(self.store, paths.prefix(self.end))
-        if overlap(old, new):
+    def _check(self) -> None:
+        """Raise if places overlap, a node has more keys, or a writer is making or replacing it."""
+        old = stores.storage_identity(self.source, paths.prefix(self.path))
+        new = stores.storage_identity(self.store, paths.prefix(self.end))
+        if stores.overlap(old, new):
             raise StoreError(
                 f"cannot copy {self.source!r} to {self.store!r}: they are the same, or one is"
                 " inside the other; give another destination"
@@ -275,11 +251,6 @@ class Copying:
                     f" {paths.show(self.path)} cannot be copied alone; copy the whole hierarchy,"
                     " or convert it"
                 )
-
-    # The source
-
-    def _check_source(self) -> None:
-        """Raise if a writer is, or was, making or replacing a node of the source."""
         check_whole(self.source, self.path)
         text = self.source.get(marker(self.path))
         mark = None if text is None else Mark.read(text)
@@ -322,11 +293,6 @@ class Copying:
         if self.erases:
             phases.append(Phase("erase what the source does not have", self._erase_tasks))
         output = None if self.job.dry_run else self.output
-        return Plan(
-            self.operation, self.digest, phases, Copied(), output, self._decisions(), self.room
-        )
-
-    def _decisions(self) -> list[str]:
         lines = []
         if not self.listed:
             lines.append(
@@ -337,7 +303,7 @@ class Copying:
             lines.append(f"values are compared by {COMPARED[self.job.compare]}")
         if self.selection is not None:
             lines.append("only what the patterns choose; consolidated metadata are written anew")
-        return lines
+        return Plan(self.operation, self.digest, phases, Copied(), output, lines, self.room)
 
     # Tasks
 
@@ -384,11 +350,11 @@ class Copying:
 
         None, too, if it is too long: then each key is asked for all the same.
         """
-        lists = self.job.update and not is_quick(self.store) and can_list(self.store)
+        lists = self.job.update and not is_quick(self.store) and stores.can_list(self.store)
         if not lists:
             return None
         prefix = paths.prefix(self.end)
-        entries = itertools.islice(list_entries(self.store, prefix), KEPT + 1)
+        entries = itertools.islice(stores.list_entries(self.store, prefix), KEPT + 1)
         found = {entry.key[len(prefix) :]: entry for entry in entries}
         return found if len(found) <= KEPT else None
 
@@ -402,14 +368,7 @@ class Copying:
             job.verify,
             job.dry_run,
             not self.listed,
-            os.getpid() if self._in_one_process else None,
         )
-
-    @property
-    def _in_one_process(self) -> bool:
-        """True if no other process can read the source or write the destination."""
-        archive = hasattr(self.store, "compact")  # a ZIP file has one writer
-        return archive or is_process_local(self.source) or is_process_local(self.store)
 
     def _metadata_tasks(self) -> Iterator[Task[Copied]]:
         """Yield one task, since the order matters: inner nodes first, the node's own key last."""
@@ -418,8 +377,8 @@ class Copying:
         levels = (level for _, level in itertools.groupby(ordered, lambda e: _order(e)[:2]))
         batches = (self._batch(some, there) for level in levels for some in self._batches(level))
         extra = tuple(sorted(filter(_is_document, self._extra()), key=lambda key: key.count("/")))
-        work = CopyAndErase(tuple(batches), self.output.chunk_store, extra, self.job.dry_run)
-        yield Task(_batch_id(ordered), work, 0, "metadata")
+        given = tuple(batches), self.output.chunk_store, extra, self.job.dry_run
+        yield Task(_batch_id(ordered), partial(copy_and_erase, *given), 0, "metadata")
 
     def _erase_tasks(self) -> Iterator[Task[Copied]]:
         """Yield tasks whose ids stay the same while other parts of the job erase keys."""
@@ -427,8 +386,8 @@ class Copying:
         for key in self._extra():
             tasks.setdefault(_key_id(key) % ERASURES, []).append(key)
         for number, keys in tasks.items():
-            work = CopyAndErase((), self.output.chunk_store, tuple(keys), self.job.dry_run)
-            yield Task(task_id("erase", number), work)
+            given = (), self.output.chunk_store, tuple(keys), self.job.dry_run
+            yield Task(task_id("erase", number), partial(copy_and_erase, *given))
 
     def _extra(self) -> Iterator[str]:
         """Yield the keys to erase: the source does not have them.
@@ -445,9 +404,10 @@ class Copying:
             name = key[len(prefix) :]
             if is_ours(key) or _key_id(name) in seen:
                 return False
-            return self.job.delete or (self._is_chosen(name) and is_below(name, self.arrays))
+            inside = not self.arrays.isdisjoint(prefixes_of(name))
+            return self.job.delete or (inside and self._is_chosen(name))
 
-        return iter([key for key in list_prefix(self.store, prefix) if is_extra(key)])
+        return iter([key for key in stores.list_prefix(self.store, prefix) if is_extra(key)])
 
     def _is_chosen(self, key: str) -> bool:
         return self.selection is None or self.selection.has(key)
@@ -505,22 +465,4 @@ def copy(given: CopyArguments) -> Copied:
         >>> oz.copy("run.zarr", "copy.zarr", update=True).same
         5
     """
-    options = {each.name: getattr(given, each.name) for each in fields(CopyOptions)}
-    runs: Any = {each.name: getattr(given, each.name) for each in fields(RunOptions)}
-    job = Copy(**options).opened()
-    try:
-        return run(job, **runs)
-    finally:
-        complete(job.destination, given.destination)
-
-
-def complete(store: Any, given: Any) -> None:
-    """Complete a ZIP file: close a store that was opened here, but only flush the caller's own."""
-    own = given.store if has_store_path(given) else given
-    end = getattr(store, "flush" if store is own else "close", None)
-    if end is not None:
-        end()
-
-
-def _several(patterns: Iterable[str] | str) -> tuple[str, ...]:
-    return (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    return launch(Copy, given)

@@ -26,17 +26,13 @@ from omnizarr.extension import (
     Store,
     by_name,
     consolidated,
-    counted,
-    erase_values,
     find_node,
-    get_existing,
     hierarchies_above,
     makes_node,
     mark_changed,
     marker,
     paths,
     require_readable_nodes,
-    set_many,
     stores,
 )
 
@@ -57,20 +53,11 @@ class InPlaceOutput(ChangeOutput):
         self.start, self.target, self.nodes = start, target, nodes
         self.documents, self.remove_old = documents, remove_old
 
-    def decisions(self) -> list[str]:
-        """Return what is written and erased, for the plan."""
-        lines = [f"{counted(len(self.documents), 'document')} added beside the old metadata"]
-        if not self.documents:
-            lines = [f"the metadata of zarr {self.target.format.name} are there, and stay"]
-        if self.remove_old:
-            lines.append("the old metadata is erased; that cannot be undone")
-        return lines
-
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Raise if other metadata of the format exist than will be stored."""
         target = self.target
         target.check_writable()
-        there = get_existing(target.store, self.documents)
+        there = stores.get_existing(target.store, self.documents)
         root = [key for key in target.format.keys("") if key in there]
         same = all(self.documents[key] == text for key, text in there.items())
         complete = same and len(there) == len(self.documents)
@@ -100,7 +87,7 @@ class InPlaceOutput(ChangeOutput):
             removed = [] if self.start.format.name == kept.name else removed
             removed.sort(key=_erasing_order)
             for _, keys in itertools.groupby(removed, key=_erasing_order):
-                erase_values(self.start.store, [*keys])
+                stores.erase_values(self.start.store, [*keys])
         mark_changed()
 
 
@@ -146,9 +133,9 @@ def store_metadata(store: Store, documents: Mapping[str, bytes]) -> None:
         for _, keys in itertools.groupby(ordered, key=lambda key: key.count("/")):
             some = [*keys]
             done += some
-            set_many(store, [(key, documents[key]) for key in some])
+            stores.set_many(store, [(key, documents[key]) for key in some])
     except BaseException:
-        erase_values(store, reversed(done))
+        stores.erase_values(store, reversed(done))
         raise
 
 
@@ -163,7 +150,7 @@ def metadata_keys(start: Location, nodes: Iterable[str], others: Iterable[str] =
         combined = consolidated.key(start.format, path)
         if combined is not None:
             wanted[combined] = None
-    found = get_existing(start.store, wanted.keys() - {*others})
+    found = stores.get_existing(start.store, wanted.keys() - {*others})
     return sorted(found, key=lambda key: (key.count("/"), key))
 
 
@@ -231,7 +218,7 @@ def undo_conversion(
     """
     where = stores.resolve(store, read_only=dry_run, storage_options=storage_options)
     goal = by_name(zarr_format)
-    root = _root(where, goal)  # none if an earlier call was interrupted
+    root = root_in(where, goal)  # none if an earlier call was interrupted
     new = {} if root is None else require_readable_nodes(*root)
     start, node = find_source(where, goal)
     if start.format.name == goal.name:
@@ -249,7 +236,7 @@ def undo_conversion(
     if not keys and left is None:
         raise NodeNotFound(f"{where!r} has no zarr {goal.name} metadata to erase")
     if not dry_run:
-        erase_values(where, keys)
+        stores.erase_values(where, keys)
         if left is not None:
             left.clear()
         mark_changed()
@@ -259,18 +246,13 @@ def undo_conversion(
 def find_source(store: Store, goal: Format) -> tuple[Location, Node]:
     """Return the root of a hierarchy in another format than `goal`, or any if there is no other."""
     for format in map(by_name, NAMES):
-        found = None if format.name == goal.name else _root(store, format)
+        found = None if format.name == goal.name else root_in(store, format)
         if found is not None:
             return found
     return find_node(store, "")
 
 
-def has_root(store: Store, format: Format) -> bool:
-    """Return True if there is a root in one format."""
-    return _root(store, format) is not None
-
-
-def _root(store: Store, format: Format) -> tuple[Location, Node] | None:
+def root_in(store: Store, format: Format) -> tuple[Location, Node] | None:
     """Return the root in one format, or None if there is none."""
     try:
         start, node = find_node(store, "", zarr_format=format.name)

@@ -35,25 +35,22 @@ from omnizarr.bulk.options import RunOptions, option_help
 from omnizarr.bulk.output import Output
 from omnizarr.errors import InvalidArgument, NodeExists, OmnizarrError, StoreError, warn
 from omnizarr.extension import (
-    Begun,
     LocalStore,
     Location,
     On,
-    Part,
     Store,
     all_formats,
     card,
     counted,
-    file_root,
     for_each_on,
     hierarchies_above,
-    is_process_local,
     marker,
     preformatted,
     publication,
     redact_urls,
     runs_in_process,
     size_text,
+    stores,
     tasks_at_once,
     update_consolidated_above,
 )
@@ -210,7 +207,7 @@ def run(
     *,
     workers: int | None = None,
     resume: bool = False,
-    part: Part | None = None,
+    part: publication.Part | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> O:
     """Run a job.
@@ -263,7 +260,7 @@ class _Run(Generic[O]):
     plan: Plan[O]
     on: On
     workers: int | None
-    part: Part | None
+    part: publication.Part | None
     progress: Callable[[Progress], object] | None
     check: Callable[[], object] = int  # raises if another job may write instead
 
@@ -271,11 +268,13 @@ class _Run(Generic[O]):
         output = self.plan.output
         if output is None:
             return self._read(resume or self.part is not None)
-        here = next(filter(is_process_local, output.stores), None)
+        here = next(filter(stores.is_process_local, output.stores), None)
+        if hasattr(output.store, "compact"):  # a ZIP file has one writer
+            here = output.store
         if here is not None and not runs_in_process(self.on):
             raise StoreError(
-                f"{here!r} is only in the memory of this process, so other processes cannot"
-                " write to it; run the job on threads, or write to another store"
+                f"{here!r} can be used by one process only; leave `on` out to run the job on"
+                " threads, or use another store"
             )
         with publication.locked_destination(
             *output.place, self.plan.operation, self.part
@@ -332,7 +331,7 @@ class _Run(Generic[O]):
             warn(problem)
         return total
 
-    def _begin(self, output: Output, resume: bool) -> Begun:
+    def _begin(self, output: Output, resume: bool) -> publication.Begun:
         try:
             state = output.begin(resume, self.part is not None)
         except NodeExists as e:
@@ -352,14 +351,18 @@ class _Run(Generic[O]):
         """Return the result, and True if all tasks are done, in other parts too."""
         part, count = self.part, len(self.plan.phases)
         done, total = journal.read() if begun else (NONE, copy.deepcopy(self.plan.outcome))
+
+        def is_complete(phase: Phase[O]) -> bool:  # in all parts
+            return all(task.id in done for task in phase.tasks())
+
         for number, phase in enumerate(self.plan.phases, 1):
-            if part is not None and number < count and _is_complete(phase, done):
+            if part is not None and number < count and is_complete(phase):
                 continue
             self._run_phase(number, phase, journal, done, total)
             if part is None:
                 continue
             done, total = journal.read()
-            complete = number == count and _is_complete(phase, done)
+            complete = number == count and is_complete(phase)
             if not complete:
                 journal.end_part(part, count)
             if number < count:
@@ -443,19 +446,14 @@ def _join_above(store: Store, path: str) -> str | None:
     try:
         for format in listed:
             same = (each for each, formats in above if format.name in [f.name for f in formats])
-            *_, outermost = map(file_root, same)
-            root = file_root(store)
+            *_, outermost = map(stores.file_root, same)
+            root = stores.file_root(store)
             if root is not None and outermost is not None:
                 inside = Path(os.path.realpath(root)).relative_to(outermost).as_posix()
                 update_consolidated_above(Location(LocalStore(outermost), inside, format), None)
     except StoreError as e:
         return str(e)
     return None
-
-
-def _is_complete(phase: Phase[O], done: TaskIds) -> bool:
-    """Return True if all parts of a phase are done."""
-    return all(task.id in done for task in phase.tasks())
 
 
 def memory_of(given: int | str | None, tasks: int) -> int:

@@ -29,18 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnizarr.errors import OmnizarrError, StoreError, warn
-from omnizarr.extension import (
-    LocalStore,
-    MemoryStore,
-    Part,
-    Store,
-    can_list,
-    erase_prefix,
-    get_many,
-    key_digest,
-    list_prefix,
-    report_card,
-)
+from omnizarr.extension import LocalStore, MemoryStore, Part, Store, key_digest, report_card, stores
 
 FLUSH, MAX_FLUSH = 1.0, 60.0  # seconds between two entries of a journal
 BATCH = 256  # items of one task
@@ -189,9 +178,9 @@ class Journal(Generic[O]):
 
     def read(self) -> tuple[TaskIds, O]:
         """Return the ids of all tasks that are done, and the result of the job so far."""
-        keys = sorted(list_prefix(self.store, self.prefix)) if can_list(self.store) else []
-        entries = []
-        for key, text in zip(keys, get_many(self.store, [(k, None) for k in keys]), strict=True):
+        keys, entries = self._keys(), []
+        texts = stores.get_many(self.store, [(key, None) for key in keys])
+        for key, text in zip(keys, texts, strict=True):
             try:
                 entry = json.loads(text or b"")
                 ids = np.frombuffer(base64.b64decode(entry["tasks"]), "<u8").astype(np.uint64)
@@ -200,12 +189,18 @@ class Journal(Generic[O]):
                 raise StoreError(f"the journal entry {key!r} in {self.store!r} is damaged") from e
         self.used = bool(entries)
         done = TaskIds(np.concatenate([np.empty(0, np.uint64), *(ids for ids, _ in entries)]))
-        if len(done) < sum(len(ids) for ids, _ in entries):
-            entries = _without_repeated(entries)
-        total = copy.deepcopy(self.outcome)
-        for _, result in entries:
-            total.merge(result)
+        total, seen = copy.deepcopy(self.outcome), set[int]()
+        repeated = len(done) < sum(len(ids) for ids, _ in entries)
+        for ids, result in entries:
+            some = ids.tolist() if repeated else ()
+            if seen.isdisjoint(some):  # each result counts once
+                total.merge(result)
+            seen.update(some)
         return done, total
+
+    def _keys(self) -> list[str]:
+        listed = stores.can_list(self.store)
+        return sorted(stores.list_prefix(self.store, self.prefix)) if listed else []
 
     def add(self, task: Task[O], result: O) -> None:
         """Note that a task is done."""
@@ -240,25 +235,13 @@ class Journal(Generic[O]):
         entry = {"tasks": "", "outcome": type(self.outcome)().to_json()}
         key = f"{self.prefix}part-{part[0]}-of-{part[1]}-{self._writer}"
         self.store.set(key, json.dumps(entry).encode())
-        keys = list_prefix(self.store, self.prefix) if can_list(self.store) else ()
-        runs = Counter(key[len(self.prefix) :].split("-of-")[0] for key in keys)
+        runs = Counter(key[len(self.prefix) :].split("-of-")[0] for key in self._keys())
         return all(runs[f"part-{number}"] >= rounds for number in range(1, part[1] + 1))
 
     def erase(self) -> None:
         """Erase all entries."""
-        if can_list(self.store):
-            erase_prefix(self.store, self.prefix)
-
-
-def _without_repeated(entries: list[tuple[NDArray[np.uint64], O]]) -> list[Any]:
-    """Leave out entries with tasks of an earlier entry, so that each result counts once."""
-    seen: set[int] = set()
-    kept = []
-    for ids, result in entries:
-        if seen.isdisjoint(ids.tolist()):
-            kept.append((ids, result))
-        seen.update(ids.tolist())
-    return kept
+        if stores.can_list(self.store):
+            stores.erase_prefix(self.store, self.prefix)
 
 
 kept_journals: ContextVar[list[Journal[Any]] | None] = ContextVar("kept", default=None)

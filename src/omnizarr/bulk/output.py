@@ -15,13 +15,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from omnizarr import consolidate_metadata
-from omnizarr.errors import (
-    Conflict,
-    InvalidArgument,
-    NodeExists,
-    OmnizarrError,
-    StoreError,
-)
+from omnizarr.errors import Conflict, InvalidArgument, NodeExists, OmnizarrError, StoreError
 from omnizarr.extension import (
     ArrayModel,
     Begun,
@@ -38,27 +32,20 @@ from omnizarr.extension import (
     Store,
     begin_deferred,
     begin_stage,
-    can_list,
     check_erasable,
     check_new,
-    check_writable,
     consolidated,
     consolidated_is_stale,
-    erase_prefix,
-    erase_values,
     existing_node,
     is_metadata,
     is_ours,
-    is_process_local,
-    list_prefix,
     lock_replacement,
     marker,
     paths,
     publication,
     recover_interrupted,
-    set_many,
-    set_new,
     stage,
+    stores,
     update_consolidated_above,
 )
 
@@ -83,7 +70,7 @@ class Output:
 
     @property
     def stores(self) -> list[Store]:
-        """All stores that the tasks write to."""
+        """The stores that all tasks must reach."""
         return [self.store] if self.intermediate is None else [self.store, self.intermediate[0]]
 
     @property
@@ -114,7 +101,7 @@ class Output:
     def clear_intermediate(self) -> None:
         """Erase chunks between two passes."""
         if self.intermediate is not None:
-            erase_prefix(*self.intermediate)
+            stores.erase_prefix(*self.intermediate)
 
     def clear(self) -> None:
         """Erase the journal, and what else is left when the result is visible."""
@@ -185,7 +172,8 @@ class HierarchyOutput(Output):
         staged: Mapping[str, Publication] | None = None,
     ) -> Begun:
         """Do what `begin` does; outputs that belong together share one `attempt`."""
-        found = self._find(resume, shared, staged)
+        wanted = *self.place, self.digest
+        found = publication.find(*wanted, resume=resume, shared=shared, staged=staged)
         if found is not None and attempt not in ("", found.mark.attempt):
             found.clear()
             found = None
@@ -204,20 +192,15 @@ class HierarchyOutput(Output):
                     where.create(node)
                 else:  # again: the other process may have been killed between two documents
                     texts = where.format.write(path, node)
-                    set_many(where.store, [(k, t) for k, t in texts.items() if t is not None])
+                    stores.set_many(
+                        where.store, [(k, t) for k, t in texts.items() if t is not None]
+                    )
             if self.documents:
-                set_many(self._begun.location.store, self.documents.items())
+                stores.set_many(self._begun.location.store, self.documents.items())
         except BaseException as e:
             self._begun.__exit__(type(e), e, e.__traceback__)
             raise
         return state
-
-    def _find(
-        self, resume: bool, shared: bool, staged: Mapping[str, Publication] | None = None
-    ) -> Publication | None:
-        return publication.find(
-            *self.place, self.digest, resume=resume, shared=shared, staged=staged
-        )
 
     def _begin_build(
         self, mark: Mark, found: Publication | None, resume: bool, shared: bool
@@ -232,7 +215,7 @@ class HierarchyOutput(Output):
             if found is None:
                 publication.clear_abandoned(store, location.path)
             # Nothing that is staged in memory survives an error.
-            kept = None if is_process_local(store) else mark
+            kept = None if stores.is_process_local(store) else mark
             state: Begun = "new" if found is None else "resumed"
             return state, begin_stage(location, old, True, kept, found)
         if found is not None:  # the node that was to be replaced is gone
@@ -248,7 +231,8 @@ class HierarchyOutput(Output):
         try:
             return "new", begin_deferred(location, mark, self.overwrite and not shared)
         except NodeExists:
-            joined = self._find(resume=False, shared=shared)
+            wanted = *self.place, self.digest
+            joined = publication.find(*wanted, resume=False, shared=shared)
             if joined is None:
                 raise
             # Another part of the job has just begun.
@@ -321,7 +305,7 @@ class ChangeOutput(Output):
     def abandon(self) -> None:
         """Keep what was written for a job that resumes this one, if anything was."""
         error, (store, prefix) = sys.exception(), self.journal
-        if can_list(store) and next(iter(list_prefix(store, prefix)), None) is None:
+        if stores.can_list(store) and next(iter(stores.list_prefix(store, prefix)), None) is None:
             with suppress(OmnizarrError):  # the first error is the one to raise
                 self.clear()
         elif error is not None:
@@ -380,7 +364,7 @@ class SeveralNodes(ChangeOutput):
     def _end(self) -> None:
         for output in self.outputs.values():
             if output.publication is None:  # all were visible when this job was resumed
-                found = output._find(resume=True, shared=False)
+                found = publication.find(*output.place, output.digest, resume=True)
                 output.publication = found if found is not None and found.mark.finished else None
             output.clear()
         self.change()
@@ -449,13 +433,20 @@ class CopyOutput(Output):
         *,
         operation: str,
         digest: str,
+        source: Store,
         mode: Mode,
         consolidate: bool,
     ) -> None:
         self.store, self.path, self.mode = store, path, mode
+        self.source = source
         self.operation, self.digest = operation, digest
         self.consolidate = consolidate
         self._staged: Publication | None = None
+
+    @property
+    def stores(self) -> list[Store]:
+        """The stores that all tasks must reach."""
+        return [self.store, self.source]
 
     @property
     def chunk_store(self) -> Store:
@@ -464,7 +455,7 @@ class CopyOutput(Output):
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Prepare the destination, or find what an interrupted copy has written."""
-        check_writable(self.store)
+        stores.check_writable(self.store)
         found = publication.find(*self.place, self.digest, resume=resume, shared=shared)
         if found is not None:
             self.publication = found
@@ -492,7 +483,7 @@ class CopyOutput(Output):
         self.publication = Publication.at(self.store, self.path, mark)
         if old is not None:
             self.store.set(marker(self.path), mark.write())
-        elif not set_new(self.store, marker(self.path), mark.write()):
+        elif not stores.set_new(self.store, marker(self.path), mark.write()):
             joined = publication.find(*self.place, self.digest, resume=False, shared=shared)
             if joined is None:
                 raise NodeExists(f"another writer is just creating {self}; try again later")
@@ -501,13 +492,13 @@ class CopyOutput(Output):
         return "new"
 
     def _is_occupied(self) -> bool:
-        if not can_list(self.store):
+        if not stores.can_list(self.store):
             return existing_node(self.store, self.path) is not None
         return next(self._values(), None) is not None
 
     def _values(self) -> Iterator[str]:
         """Yield the keys below the path, except this package's own keys."""
-        keys = list_prefix(self.store, paths.prefix(self.path))
+        keys = stores.list_prefix(self.store, paths.prefix(self.path))
         return (key for key in keys if not is_ours(key))
 
     def _begin_again(self, mark: Mark) -> None:
@@ -530,7 +521,7 @@ class CopyOutput(Output):
         Publication.at(self.store, self.path, mark).erase_journal()
         keys = self._values()
         while some := [*itertools.islice(keys, ERASED)]:
-            erase_values(self.store, some)
+            stores.erase_values(self.store, some)
 
     def _begin_stage(self, shared: bool) -> Begun:
         """Begin to write beside the node that is replaced."""
@@ -547,7 +538,7 @@ class CopyOutput(Output):
         publication.clear_abandoned(self.store, self.path)
         staged = stage(self.store, self.path)
         staged.check(self._extent)
-        if is_process_local(self.store):  # where another call would not find it
+        if stores.is_process_local(self.store):  # where another call would not find it
             self._staged = Publication.staged(staged)
         else:
             mark = publication.new_mark(self.operation, self.digest, Kind.COPY)

@@ -18,14 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from omnizarr import consolidate_metadata
-from omnizarr.errors import (
-    Conflict,
-    InvalidArgument,
-    NodeNotFound,
-    OmnizarrError,
-    StoreError,
-    warn,
-)
+from omnizarr.errors import Conflict, InvalidArgument, NodeNotFound, OmnizarrError, StoreError, warn
 from omnizarr.extension import (
     FOLDER,
     INTERMEDIATE,
@@ -38,28 +31,19 @@ from omnizarr.extension import (
     Mark,
     Store,
     by_name,
-    can_list,
     check_node_writable,
-    check_writable,
     consolidated_is_stale,
-    erase_prefix,
-    erase_values,
     existing_node,
     file_locks,
-    file_root,
-    interrupted,
     is_metadata,
     is_ours,
     is_running,
     leases,
-    list_dir,
-    list_prefix,
-    list_sizes,
     makes_node,
     paths,
     publication,
     resolve_root,
-    supports_compare_and_set,
+    stores,
 )
 
 MIN_AGE = 60.0  # seconds
@@ -137,13 +121,13 @@ def repair(
             f"remove_jobs erases the interrupted jobs of the whole store, and {paths.show(path)} is"
             f" a part of {where!r}; give the store"
         )
-    root = file_root(where)
+    root = stores.file_root(where)
     if root is not None and not root.is_dir():
         raise NodeNotFound(f"directory {str(root)!r} does not exist")
     if not dry_run:
         check_node_writable(store)
-        check_writable(where)
-    if not can_list(where):
+        stores.check_writable(where)
+    if not stores.can_list(where):
         raise StoreError(f"{where!r} cannot list its keys, so leftovers cannot be found")
     locks = [] if root is not None else [*_leases(where, not dry_run)]
     busy = any(each.state == "in use" and f"{file_locks.NAME}job" in each.path for each in locks)
@@ -158,7 +142,7 @@ def repair(
 
 def _unfinished_nodes(store: Store, finish: bool, remove_jobs: bool) -> Iterator[Leftover]:
     """Yield unfinished nodes; with `finish`, move complete ones into place and erase the rest."""
-    for staged in interrupted(store):
+    for staged in publication.interrupted(store):
         mark, writer, pending = staged.mark, staged.writer, staged.pending
         running = writer.is_alive and (writer.here or time.time() - writer.began < REMOTE_TIMEOUT)
         done = "finished" if pending else "removed"
@@ -204,23 +188,23 @@ class _Jobs:
         """Yield the jobs, and journals without one."""
         journals = {
             paths.name(prefix.rstrip("/")): prefix
-            for prefix in list_dir(self.store, f"{JOURNAL}/")[1]
+            for prefix in stores.list_dir(self.store, f"{JOURNAL}/")[1]
         }
         for key in self._markers():
             mark = Mark.read(self.store.get(key) or b"")
             yield self._repair_node(key, mark, journals.pop(mark.attempt, None))
         for prefix in journals.values():
             state = "in use" if self._is_recent(prefix) else "unused"
-            size = sum(size for _, size in list_sizes(self.store, prefix))
+            size = sum(size for _, size in stores.list_sizes(self.store, prefix))
             if state == "unused" and self.remove:
-                erase_prefix(self.store, prefix)
+                stores.erase_prefix(self.store, prefix)
                 state = "removed"
             yield Leftover(prefix.rstrip("/"), "journal", state, size)
 
     def _markers(self) -> list[str]:
         """Return the keys of all markers of incomplete nodes."""
         if self.root is None:
-            every: Iterable[str] = list_prefix(self.store, "")
+            every: Iterable[str] = stores.list_prefix(self.store, "")
         else:
             every = LocalStore(self.root, read_only=True).list_everything("")
         markers = [key for key in every if paths.name(key) == MARKER]
@@ -247,11 +231,13 @@ class _Jobs:
         elif self.remove_jobs:
             keys = [] if mark.keeps_node else incomplete_keys(self.store, path)
             if mark.kind is Kind.COPY:  # all that is there belongs to the copy
-                below = (k for k in list_prefix(self.store, paths.prefix(path)) if not is_ours(k))
+                below = (
+                    k for k in stores.list_prefix(self.store, paths.prefix(path)) if not is_ours(k)
+                )
                 keys = sorted(below, key=_makes_node, reverse=True)
             elif any(_makes_node(key) for key in keys):
                 return self._in_the_way(path, mark, "finish the job with resume=True")
-            erase_values(self.store, keys)
+            stores.erase_values(self.store, keys)
             self._erase_job(key, journal)
             state = "removed"
         return Leftover(paths.show(path), "interrupted job", state, 0, str(mark))
@@ -277,18 +263,18 @@ class _Jobs:
             if not deleted and any(_makes_node(key) for key in keys):
                 return False
             keys = keys if deleted else [key for key in keys if not is_metadata(key)]
-            erase_values(self.store, sorted(keys, key=lambda key: not is_metadata(key)))
+            stores.erase_values(self.store, sorted(keys, key=lambda key: not is_metadata(key)))
         return True
 
     def _erase_job(self, key: str, journal: str | None) -> None:
         """Erase the journal, and then the marker, without which the node would seem complete."""
         if journal is not None:
-            erase_prefix(self.store, journal)
+            stores.erase_prefix(self.store, journal)
         self.store.erase(key)
 
     def _is_recent(self, journal: str | None, *keys: str) -> bool:
         """Return True if a process seems to be at work: it runs here, or has just written."""
-        entries = [*keys, *(list_prefix(self.store, journal) if journal is not None else ())]
+        entries = [*keys, *(stores.list_prefix(self.store, journal) if journal is not None else ())]
         for key in entries[len(keys) :]:
             process = paths.name(key).partition("-")[0]
             if process.isdigit() and int(process) != os.getpid() and is_running(int(process)):
@@ -313,7 +299,7 @@ def incomplete_keys(store: Store, path: str) -> list[str]:
     keys = {
         key
         for prefix in prefixes
-        for key in list_prefix(store, prefix)
+        for key in stores.list_prefix(store, prefix)
         if not is_ours(key) and any(each.is_zarr_key(key) for each in formats)
     }
     return sorted(keys)
@@ -321,10 +307,10 @@ def incomplete_keys(store: Store, path: str) -> list[str]:
 
 def _intermediate(store: Store, remove: bool) -> Iterator[Leftover]:
     """Yield intermediate chunks of two-pass jobs that no longer belong to any job."""
-    for prefix in list_dir(store, f"{INTERMEDIATE}/")[1]:
-        size = sum(size for _, size in list_sizes(store, prefix))
+    for prefix in stores.list_dir(store, f"{INTERMEDIATE}/")[1]:
+        size = sum(size for _, size in stores.list_sizes(store, prefix))
         if remove:
-            erase_prefix(store, prefix)
+            stores.erase_prefix(store, prefix)
         state = "removed" if remove else "unused"
         yield Leftover(prefix.rstrip("/"), "intermediate chunks", state, size)
 
@@ -343,9 +329,9 @@ def _consolidated(store: Store, renew: bool) -> Iterator[Leftover]:
 
 def _leases(store: Store, remove: bool) -> Iterator[Leftover]:
     """Yield the keys of leases, with their state: in use if they are being renewed."""
-    if not supports_compare_and_set(store):
+    if not stores.supports_compare_and_set(store):
         return
-    keys = [k for k in list_prefix(store, "") if _LOCK.fullmatch(k.rpartition("/")[2])]
+    keys = [k for k in stores.list_prefix(store, "") if _LOCK.fullmatch(k.rpartition("/")[2])]
     before = {key: store.generation(key) for key in keys}
     if before:
         time.sleep(leases.LEASE)

@@ -22,18 +22,15 @@ from omnizarr.extension import (
     PrefixStore,
     Probe,
     Store,
-    can_list,
     check_whole,
     consolidated,
     fetch_probe,
     find_node,
     is_metadata,
     is_ours,
-    list_dir,
-    list_entries,
-    list_prefix,
     paths,
     stored_key,
+    stores,
     traits,
     walk_nodes,
 )
@@ -59,14 +56,14 @@ def prefixes_of(key: str) -> Iterator[str]:
 
 def lists_all(store: Store, path: str) -> bool:
     """Return True if a store lists all keys below a path that it has."""
-    if not can_list(store):
+    if not stores.can_list(store):
         return False
     if traits(store).lists_all:
         return True
     # Such a store may list everything, or metadata only: a chunk shows which.
     for key, _ in _possible_keys(store, path, documents=False):
         if store.get(key) is not None:
-            return any(entry.key == key for entry in list_entries(store, paths.prefix(path)))
+            return any(entry.key == key for entry in stores.list_entries(store, paths.prefix(path)))
     return True
 
 
@@ -79,7 +76,7 @@ def source_keys(store: Store, path: str, listed: bool) -> Iterator[Entry]:
     """
     skip = len(paths.prefix(path))
     if listed:
-        for entry in list_entries(store, paths.prefix(path)):
+        for entry in stores.list_entries(store, paths.prefix(path)):
             if not is_ours(entry.key):
                 yield entry._replace(key=entry.key[skip:]) if skip else entry
             elif entry.key.endswith(f"/{PLAN}") and f"/{FOLDER}/" in f"/{entry.key}":
@@ -96,7 +93,7 @@ def source_state(store: Store, path: str) -> str:
     It differs after any of them was changed, as far as the store knows: databases list only sizes,
     and web servers nothing.
     """
-    if not can_list(store):
+    if not stores.can_list(store):
         return ""
     digest = blake2b(digest_size=16)
     for entry in sorted(source_keys(store, path, True)):
@@ -190,11 +187,6 @@ def chunk_prefixes(store: Store, path: str) -> frozenset[str]:
     return frozenset(prefix for _, _, prefix in _nodes(store, path) if prefix is not None)
 
 
-def is_below(key: str, prefixes: frozenset[str]) -> bool:
-    """Return True if a key is below one of the prefixes."""
-    return not prefixes.isdisjoint(prefixes_of(key))
-
-
 def _nodes(store: Store, path: str) -> Iterator[tuple[str, list[str], str | None]]:
     """Yield nodes by relative path, with the keys of their metadata and the prefix of chunks."""
     try:
@@ -211,18 +203,15 @@ def _nodes(store: Store, path: str) -> Iterator[tuple[str, list[str], str | None
         yield location.path[skip:], [k[skip:] for k in keys], prefix[skip:] if is_array else None
 
 
-def warn_of_other_keys(
-    location: Location, nodes: Mapping[str, Node], *, members: bool = True
-) -> list[str]:
+def warn_of_other_keys(location: Location, nodes: Mapping[str, Node]) -> list[str]:
     """Warn of data in groups that belongs to no node, and return its keys and prefixes.
 
-    `nodes` are all nodes at and below a location by relative path. Arrays are not searched, and
-    groups below the location only with `members`.
+    `nodes` are all nodes at and below a location by relative path. Arrays are not searched.
     """
     found = [
         entry
         for path, node in nodes.items()
-        if isinstance(node, GroupModel) and (members or not path)
+        if isinstance(node, GroupModel)
         for entry in _other_keys(location.at(paths.join(location.path, path)), path, nodes)
     ]
     if found:
@@ -232,11 +221,13 @@ def warn_of_other_keys(
 
 
 def _other_keys(group: Location, path: str, nodes: Mapping[str, Node]) -> Iterator[str]:
-    keys, prefixes = list_dir(group.store, group.format.listing(group.path))
+    keys, prefixes = stores.list_dir(group.store, group.format.listing(group.path))
     yield from (key for key in keys if not is_ours(key) and not is_metadata(key))
     for prefix in prefixes:
         name = paths.name(prefix[:-1])
         if is_ours(name) or paths.join(path, name) in nodes:
             continue
-        if next(iter(list_prefix(group.store, prefix)), None) is not None:  # no empty directory
+        if (
+            next(iter(stores.list_prefix(group.store, prefix)), None) is not None
+        ):  # no empty directory
             yield prefix

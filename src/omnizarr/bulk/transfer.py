@@ -32,19 +32,15 @@ from omnizarr.extension import (
     as_plain,
     bound_array,
     boxes,
-    can_list,
     check_encoded_chunk,
-    chunk_context,
     data_types,
     decoded_size,
     encoded_chunk,
     engine,
-    get_many,
-    has_cheap_requests,
     paths,
     plan,
-    set_many,
     stored_chunks,
+    stores,
     unpublished,
 )
 
@@ -117,7 +113,7 @@ class Transfer:
         They are the stored chunks of the source, or all of them if it cannot list them; and where
         the grids do not fit, all chunks of the target.
         """
-        if self.by_source and can_list(self.source.store):
+        if self.by_source and stores.can_list(self.source.store):
             yield from stored_chunks(self.source)
             return
         array = self.source if self.by_source else self.target
@@ -177,12 +173,12 @@ class TransferTask(Generic[T]):
         store = units[0][0].target.store  # arrays of one job have the same
         found = [*self._recoded(units, out)]
         pairs = [(transfer.target.key(coords), data) for transfer, coords, data in found]
-        set_many(store, pairs)
+        stores.set_many(store, pairs)
         out.chunks_copied += len(pairs)
         out.bytes_written += sum(memoryview(data).nbytes for _, data in pairs)
         if not self.verify:
             return
-        values = get_many(store, [(key, None) for key, _ in pairs])
+        values = stores.get_many(store, [(key, None) for key, _ in pairs])
         for (transfer, _, data), (key, _), value in zip(found, pairs, values, strict=True):
             if value is None or value != data:
                 raise _differs(transfer, key)
@@ -193,7 +189,7 @@ class TransferTask(Generic[T]):
     ) -> Iterator[tuple[Transfer, Coords, Buffer]]:
         """Yield the bytes of all stored chunks that are not damaged, as the target has them."""
         keys = [(transfer.source.key(coords), None) for transfer, coords in units]
-        found = get_many(units[0][0].source.store, keys)
+        found = stores.get_many(units[0][0].source.store, keys)
         for (transfer, coords), stored in zip(units, found, strict=True):
             data: Buffer | None = stored
             if data is None and transfer.source.encoding.other_keys(coords):
@@ -246,8 +242,10 @@ class TransferTask(Generic[T]):
         part = plan(source.grid, box)
         values = np.empty(part.full_shape, source.dtype)
         engine.read(source, part, values)
-        for row in rows:
-            self._write(transfer, row.coords, cut_chunk(target, row, values), out)
+        for row in rows:  # whole chunks; the rest has the fill value
+            chunk = np.full(target.grid.chunk_shape(row.coords), target.fill, target.dtype)
+            chunk[row.region] = values[row.outer]
+            self._write(transfer, row.coords, chunk, out)
 
     def _write(self, transfer: Transfer, coords: Coords, chunk: npt.NDArray[Any], out: T) -> None:
         target = transfer.target
@@ -273,7 +271,7 @@ class TransferTask(Generic[T]):
 def recode(transfer: Transfer, coords: Coords, data: Buffer) -> Buffer:
     """Undo the source's last codecs, such as checksums, and apply the target's."""
     decode, encode = transfer.changed
-    with chunk_context("read", transfer.source, coords):
+    with engine.chunk_context("read", transfer.source, coords):
         data = transfer.source.pipeline_at(coords).decode_last(data, decode)
         return transfer.target.pipeline_at(coords).encode_last(data, encode)
 
@@ -284,13 +282,6 @@ def chunk_box(array: BoundArray, coords: Coords) -> tuple[slice, ...]:
         array.grid.origin(coords), array.grid.chunk_shape(coords), array.model.shape, strict=True
     )
     return tuple(slice(start, min(start + size, end)) for start, size, end in triples)
-
-
-def cut_chunk(target: BoundArray, row: Row, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a whole chunk with its part of some values; the rest has the fill value."""
-    chunk = np.full(target.grid.chunk_shape(row.coords), target.fill, target.dtype)
-    chunk[row.region] = values[row.outer]
-    return chunk
 
 
 def _equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
@@ -334,7 +325,9 @@ def transfer_tasks(
     """
     several = [*transfers]  # all between the same two stores
     every = ((each, coords, size) for each in several for coords, size in each.units())
-    near = all(has_cheap_requests(each.store) for t in several[:1] for each in (t.source, t.target))
+    near = all(
+        stores.has_cheap_requests(each.store) for t in several[:1] for each in (t.source, t.target)
+    )
     limit = min(memory, LOCAL_BATCH if near else REMOTE_BATCH)
     for units in in_batches(every, lambda unit: unit[0].memory(*unit[1:]), limit):
         parts: dict[int, tuple[Transfer, list[Coords]]] = {}
@@ -358,7 +351,7 @@ class Source(Protocol):
 
 @dataclass
 class Filled(Outcome):
-    """The result of a job that fills arrays."""
+    """The result of a job that fills arrays; all but the bytes is known beforehand."""
 
     arrays: int = 0
     groups: int = 0
@@ -366,14 +359,6 @@ class Filled(Outcome):
     # What was left out, with the reason, and what users may want to know besides.
     skipped: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-
-    def merge(self, other: Filled) -> None:
-        """Add the result of a task; numbers of arrays and groups are already totals."""
-        self.arrays = max(self.arrays, other.arrays)
-        self.groups = max(self.groups, other.groups)
-        self.bytes_read += other.bytes_read
-        self.skipped.update(other.skipped)
-        self.notes = list(dict.fromkeys([*self.notes, *other.notes]))
 
 
 @dataclass(frozen=True)
@@ -398,13 +383,8 @@ class FillBox:
     def __call__(self) -> Filled:
         box = tuple(slice(*side) for side in self.box)
         values = self.source.read(box)
-        store_box(self.target, box, values)
+        self.target[box] = cast(values, self.target.dtype, show_box(self.target.name, box))
         return Filled(bytes_read=values.nbytes)
-
-
-def store_box(target: Array, box: Box, values: Values) -> None:
-    """Store values in a box, cast to the type of the array if they fit it."""
-    target[box] = cast(values, target.dtype, show_box(target.name, box))
 
 
 def cast(values: Values, dtype: np.dtype[Any], name: str) -> Values:

@@ -1,39 +1,64 @@
 """Verify a hierarchy: its documents, every stored chunk, and that nothing else is there.
 
-The metadata is read first. Then the store is listed once, as a stream. Every key is metadata, a
-chunk of an array, or something else, which is reported; chunks are checked in batches, the tasks of
-a job.
+The metadata is read first. Then the store is listed once, as a stream: a listing of a billion keys
+needs no more memory than one batch, and one byte for each chunk if missing chunks are reported.
+Every key is metadata, a chunk of an array, or something else, which is reported; chunks are checked
+in batches, the tasks of a job.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import zlib
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
+from operator import lt
 from typing import get_args
 
 from omnizarr import registry, validate
-from omnizarr.bulk.checks.chunks import BATCH_BYTES, SLAB_BYTES
-from omnizarr.bulk.checks.findings import Finding, Level, VerifyReport
-from omnizarr.bulk.checks.keys import Hierarchy, KeyListing, chunk_bytes
+from omnizarr.bulk.checks.chunks import BATCH_BYTES, SLAB_BYTES, CheckChunks, inner_ranges
+from omnizarr.bulk.checks.findings import Coords, Finding, Kind, Level, VerifyReport
 from omnizarr.bulk.job import Job, Phase, Plan, launch
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth, Missing, VerifyArguments, VerifyOptions, takes
-from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound
+from omnizarr.bulk.source_keys import formats_at, prefixes_of
+from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, OmnizarrError, Problem
 from omnizarr.extension import (
+    FOLDER,
+    JOURNAL,
+    MARKER,
+    PARTIAL,
+    ArrayModel,
     BoundArray,
+    CheckedNode,
+    GroupModel,
+    ListsEntries,
+    LocalStore,
+    Location,
     Mark,
     Store,
+    check_consolidated,
+    chunk_counts,
+    consolidated,
     counted,
+    file_locks,
     find_node,
+    interrupted,
+    is_ours,
     key_digest,
     marker,
+    missing_chunk_keys,
     paths,
+    replaced,
     resolve_store_path,
+    stores,
+    traits,
     unique_key,
+    walk_checked,
 )
 
 # Conventions are above this module in the layers, so their checks are found by registered names.
@@ -92,9 +117,9 @@ class Verify(VerifyOptions, Job[VerifyReport]):
 
     def _tasks(self, listing: KeyListing) -> Iterator[Task[VerifyReport]]:
         """Yield all tasks, then a last task that reports their number."""
-        start, number = listing.start, 0
+        start, number = (listing.start.store, listing.start.path), 0
         conventions = (
-            Task(task_id(name), CheckConvention(start.store, start.path, name, self.depth), 0, name)
+            Task(task_id(name), partial(check_convention, *start, name, self.depth), 0, name)
             for name in (CONVENTIONS if self.conventions else ())
         )
         for task in itertools.chain(listing.tasks(), conventions):
@@ -169,18 +194,323 @@ def _task_memory(array: BoundArray) -> int:
 # Conventions
 
 
-@dataclass(frozen=True)
-class CheckConvention:
+def check_convention(store: Store, path: str, convention: str, depth: Depth) -> VerifyReport:
     """Check the groups that declare one convention; the work of a task."""
+    report = VerifyReport(depth, tasks=1)
+    check = registry.lookup("integration", f"check-{convention}")
+    for where, problem, rule in check(store, path):
+        report.add(Finding.of(problem, where, "convention", rule))
+    return report
 
-    store: Store
-    path: str
-    convention: str
-    depth: Depth
 
-    def __call__(self) -> VerifyReport:
-        report = VerifyReport(self.depth, tasks=1)
-        check = registry.lookup("integration", f"check-{self.convention}")
-        for path, problem, rule in check(self.store, self.path):
-            report.add(Finding.of(problem, path, "convention", rule))
-        return report
+# Documents, and the keys of the store
+
+TASK_BYTES = 2**26  # of decoded chunks that a task checks, unless one chunk is larger
+TASK_KEYS = 2048
+PROBED_KEYS = 256  # that a task asks for, of a store that cannot list them
+TASK_FINDINGS = 512
+MISSING = "is missing and reads as the fill value"
+EXTENSIONS = ("data_type", "fill_value", "chunk_grid", "chunk_key_encoding", "codecs", "storage_t")
+
+
+def chunk_bytes(array: BoundArray) -> int:
+    """Return the bytes of the first chunk or shard of an array, decoded."""
+    shape = array.grid.chunk_shape((0,) * len(array.grid.axes)) if all(array.grid.shape) else ()
+    return max(1, math.prod(shape) * array.dtype.itemsize)
+
+
+class Hierarchy:
+    """The nodes below a location: their arrays, the keys of their metadata, and their problems."""
+
+    def __init__(self, start: Location, report: VerifyReport) -> None:
+        self.start, self.report = start, report
+        self.arrays: dict[str, BoundArray] = {}  # by the prefix of their chunk keys
+        self.unreadable: dict[str, BoundArray] = {}  # arrays whose chunks cannot be checked
+        self.unreadable_nodes: set[str] = set()  # prefixes of keys
+        self.metadata_keys: set[str] = set(start.format.root_documents())
+        # A conversion in place leaves the metadata of the old format beside the new.
+        self.formats = formats_at(start)
+        self._digest = blake2b(digest_size=20)
+
+    @property
+    def digest(self) -> str:
+        """A digest of all arrays."""
+        return self._digest.hexdigest()
+
+    def read(self) -> None:
+        """Check the metadata of all nodes, and bind the arrays."""
+        for format in self.formats:
+            own = format is self.start.format
+            nodes: set[str] = set()
+            groups: list[str] = []
+            for checked in walk_checked(Location(self.start.store, self.start.path, format)):
+                path = checked.location.path
+                if checked.node is not None:
+                    nodes.add(path)
+                if isinstance(checked.node, GroupModel):
+                    groups.append(path)
+                self._add_node(checked, own)
+            for group in groups:
+                problems: list[Problem] = []
+                check_consolidated(self.start.store, format, group, nodes, problems)
+                found = (Finding.of(each, group, "stale-consolidated") for each in problems)
+                self.report.add(*found)
+
+    def _add_node(self, checked: CheckedNode, own: bool) -> None:
+        location, node = checked.location, checked.node
+        for format in self.formats if own else (location.format,):
+            self.metadata_keys.update(format.keys(location.path))
+            if not isinstance(node, ArrayModel):
+                key = consolidated.key(format, location.path)
+                self.metadata_keys.update(() if key is None else (key,))
+        unknown = False
+        for problem in checked.problems:
+            kind: Kind = "metadata"
+            # A warning is of an extension that is unknown here, or whose package is missing.
+            warned = problem.level == "warning" and problem.field.startswith(EXTENSIONS)
+            if own and isinstance(node, ArrayModel) and warned:
+                unknown, kind = True, "unsupported"
+                message = f"its chunks cannot be checked: {problem.message}"
+                problem = Problem(problem.key, problem.field, message)
+            self.report.add(Finding.of(problem, location.path, kind))
+        if own and isinstance(node, ArrayModel):
+            self.report.arrays += 1
+            self._digest.update(f"{location.path}\0{node!r}\0".encode("utf-8", "surrogatepass"))
+            self._bind(location, node, unknown or any(p.level == "error" for p in checked.problems))
+        elif own and isinstance(node, GroupModel):
+            self.report.groups += 1
+        elif own:
+            self.unreadable_nodes.add(location.format.chunk_prefix(location.path))
+
+    def _bind(self, location: Location, node: ArrayModel, reported: bool) -> None:
+        prefix = location.format.chunk_prefix(location.path)
+        array = BoundArray(location.store, location.path, prefix, node)
+        try:
+            array.check()
+            _ = array.encoding, array.chunk_store
+            if 0 not in array.grid.shape:
+                _ = array.first_pipeline
+        except OmnizarrError as e:
+            self.unreadable[prefix] = array
+            if not reported:
+                key = location.format.keys(location.path)[0]
+                problem = Problem(key, "", f"its chunks cannot be checked: {e}")
+                self.report.add(Finding.of(problem, location.path, "unsupported"))
+            return
+        self.arrays[prefix] = array
+        self.report.absent += math.prod(chunk_counts(array))
+
+    def report_leftovers(self) -> None:
+        """Report what writers have left in the root of the store, or are still using."""
+        left = dict[str, str]()
+        for staged in interrupted(self.start.store):
+            key = f"{FOLDER}/{staged.name}"
+            if staged.concerns(self.start.path):
+                path, message = paths.show(staged.path or ""), staged.message()
+                self.report.add(Finding(path, key, message, None, "error", "incomplete"))
+            else:
+                left[key] = "an unfinished node, or one that is being written; see omnizarr repair"
+        listed = stores.can_list(self.start.store)
+        for prefix in stores.list_dir(self.start.store, f"{JOURNAL}/")[1] if listed else ():
+            left[prefix.rstrip("/")] = (
+                "the journal of a job that is running or was interrupted; the same call with"
+                " resume=True finishes the job, omnizarr repair removes the journal"
+            )
+        path = paths.show(self.start.path)
+        for key, what in left.items():
+            self.report.add(Finding(path, key, f"is {what}", None, "warning", "leftover"))
+
+    def owner(self, key: str) -> BoundArray | None:
+        """Return the array that a key may be a chunk of: the innermost one that contains it."""
+        for prefix in prefixes_of(key):
+            found = self.arrays.get(prefix) or self.unreadable.get(prefix)
+            if found is not None:
+                return found
+        return None
+
+
+def report_findings(
+    findings: tuple[Finding, ...], depth: Depth, unchecked: int, skipped: int, absent: int
+) -> VerifyReport:
+    """Report what a listing has found; the work of a task."""
+    report = VerifyReport(depth, tasks=1, skipped=skipped, absent=absent)
+    report.chunks = report.unchecked = unchecked
+    report.add(*findings)
+    return report
+
+
+class KeyListing:
+    """One listing of a store as tasks: batches of stored chunks, and what else is there."""
+
+    def __init__(
+        self, hierarchy: Hierarchy, depth: Depth, missing: Level | None, sample: float | None
+    ) -> None:
+        self.hierarchy, self.depth = hierarchy, depth
+        self.start = hierarchy.start
+        self.missing = missing  # the level of missing chunks, None if they are only counted
+        self.sample = 1.0 if sample is None else sample
+        self._reset()
+
+    def _reset(self) -> None:
+        self._array: BoundArray | None = None  # of the batch
+        self._batch: list[tuple[str, Coords, int | None]] = []  # keys, coordinates and sizes
+        self._most = 1  # keys in the batch
+        self._findings: list[Finding] = []
+        self._last = ""  # the key of the last finding
+        self._unchecked = self._skipped = self._absent = 0
+        self._listed: set[str] = set()  # prefixes of arrays with listed chunks
+
+    def tasks(self) -> Iterator[Task[VerifyReport]]:
+        """Yield the checks of all stored chunks, and reports of other keys."""
+        self._reset()
+        start = self.start
+        for prefix in start.format.subtree(start.path)[1]:
+            for key, size in _list(start.store, prefix):
+                yield from self._add(key, size)
+        yield from self._end_batch()
+        yield from self._end_findings()
+        for prefix, array in self.hierarchy.arrays.items():
+            if prefix not in self._listed and not traits(array.store).lists_all:
+                every = itertools.product(*map(range, array.grid.shape))
+                while coords := tuple(itertools.islice(every, PROBED_KEYS)):
+                    yield self._check(array, tuple(map(array.key, coords)), coords, None, True)
+            for chunk, key in missing_chunk_keys(array) if self.missing else ():
+                self._report(array.path, key, MISSING, "missing-chunk", chunk, self.missing)
+                yield from self._end_findings(TASK_FINDINGS)
+        yield from self._end_findings()
+
+    def _add(self, key: str, size: int | None) -> Iterator[Task[VerifyReport]]:
+        array = self._array
+        if array is None or not key.startswith(array.prefix):
+            array = self.hierarchy.owner(key)
+        coords, knows_keys = None, True
+        if array is not None:
+            try:
+                inside = key[len(array.prefix) :].rstrip("/")
+                coords = array.encoding.coords(inside, len(array.model.shape))
+            except OmnizarrError:
+                knows_keys = False  # its key encoding is unknown, so that this may be a chunk
+        if coords is None or array is None or array.prefix in self.hierarchy.unreadable:
+            if coords is not None:
+                self._unchecked += 1
+            elif knows_keys:
+                self._report_other(key)
+            yield from self._end_findings(TASK_FINDINGS)
+            return
+        if key.endswith("/"):
+            message = "is a folder, not a file; the chunk reads as the fill value"
+            self._report(array.path, key[:-1], message, "damaged-chunk", coords, "error")
+            return
+        self._listed.add(array.prefix)
+        if self.sample < 1 and not _is_sampled(key, self.sample):
+            self._skipped += 1
+            if all(map(lt, coords, array.grid.shape)):
+                self._absent -= math.prod(map(len, inner_ranges(array, coords)))
+            return
+        if array is not self._array:
+            yield from self._end_batch()
+            self._array, self._most = array, TASK_KEYS
+            if self.depth != "present" or array.first_pipeline.sharded is not None:
+                self._most = max(1, min(TASK_KEYS, TASK_BYTES // chunk_bytes(array)))
+        self._batch.append((key, coords, size))
+        # A batch ends at certain keys, so that after a change only some batches differ.
+        half = self._most // 2
+        count = len(self._batch)
+        if count >= self._most or (count >= half > 0 and zlib.crc32(key.encode()) % half == 0):
+            yield from self._end_batch()
+            self._array = array
+
+    def _end_batch(self) -> Iterator[Task[VerifyReport]]:
+        array, batch = self._array, self._batch
+        self._array, self._batch = None, []
+        if array is not None and batch:
+            keys, coords, sizes = zip(*batch, strict=True)
+            yield self._check(array, keys, coords, None if None in sizes else sizes)
+
+    def _check(
+        self,
+        array: BoundArray,
+        keys: tuple[str, ...],
+        coords: tuple[Coords, ...],
+        sizes: tuple[int, ...] | None,
+        probe: bool = False,
+    ) -> Task[VerifyReport]:
+        work = CheckChunks(array, keys, coords, self.depth, sizes, probe)
+        size = len(keys) * chunk_bytes(array)
+        return Task(task_id("chunks", *keys), work, size, paths.show(array.path))
+
+    # Other keys
+
+    def _report_other(self, key: str) -> None:
+        folder, name = key.endswith("/"), paths.name(key.rstrip("/"))
+        if f"{FOLDER}/" in key or f"{JOURNAL}/" in key or folder:
+            return  # reported once, by `report_leftovers`
+        if name == MARKER:
+            self._report_marker(key)
+        elif is_ours(name):
+            what = "a temporary file of this package"
+            if PARTIAL in name:
+                what = "half written: its writer stopped or is still running"
+            elif name.startswith(file_locks.NAME):
+                what = "a lock of a writer that is running or was killed"
+            self._report(self.start.path, key, f"is {what}; see omnizarr repair", "leftover")
+        elif key not in self.hierarchy.metadata_keys and (
+            self.hierarchy.unreadable_nodes.isdisjoint(prefixes_of(key))
+        ):
+            self._report(self.start.path, key, "belongs to no array or group", "orphan")
+
+    def _report_marker(self, key: str) -> None:
+        mark = Mark.read(self.start.store.get(key) or b"")
+        path = key.rpartition("/")[0]
+        if mark.finished:
+            message = f"is left of {mark}, which is complete; see omnizarr repair"
+            self._report(path, key, message, "leftover")
+            return
+        half = mark.keeps_node and replaced(self.start.store, path) is not None
+        state = "or one below may be absent" if half else mark.effect
+        message = f"the node {state}: {mark} was interrupted, or is still writing"
+        if mark.keeps_node:
+            self._report(path, key, message, "leftover")
+        else:
+            self._report(path, key, message, "incomplete", level="error")
+
+    def _report(
+        self, path: str, key: str, message: str, kind: Kind, chunk: Coords | None = None,
+        level: Level | None = "warning",
+    ) -> None:  # fmt: skip
+        finding = Finding(paths.show(path), key, message, chunk, level or "warning", kind)
+        self._findings.append(finding)
+
+    def _end_findings(self, least: int = 0) -> Iterator[Task[VerifyReport]]:
+        """Yield a task that reports the findings so far, once there are `least`."""
+        found = tuple(self._findings)
+        numbers = self._unchecked, self._skipped, self._absent
+        if len(found) < least or not (found or any(numbers)):
+            return
+        self._findings, self._unchecked, self._skipped, self._absent = [], 0, 0, 0
+        keys = [(f.key, f.chunk, f.message) for f in found]
+        id = task_id("findings", self._last, keys, numbers)
+        self._last = found[-1].key if found else ""
+        yield Task(id, partial(report_findings, found, self.depth, *numbers))
+
+
+def _list(store: Store, prefix: str) -> Iterator[tuple[str, int | None]]:
+    """Yield all keys below a prefix, with sizes where a listing has them without requests.
+
+    Of a directory also temporary files, locks, and folders with a slash at the end.
+    """
+    root = stores.file_root(store)
+    if root is not None:
+        for key in LocalStore(root, read_only=True).list_everything(prefix):
+            yield key, None
+    elif isinstance(store, ListsEntries):
+        yield from stores.list_sizes(store, prefix)
+    else:
+        for key in stores.list_prefix(store, prefix):
+            yield key, None
+
+
+def _is_sampled(key: str, fraction: float) -> bool:
+    """Return True if a key is in the sample, which is the same in every run."""
+    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=4).digest()
+    return int.from_bytes(digest, "big") < fraction * 2**32

@@ -80,7 +80,7 @@ def copy(
             extra = omnizarr.run(replace(job, dry_run=True)).erased
             if extra:
                 confirm(f"{counted(extra, 'key')} of {pair.target} will be erased.", overwrite)
-        result = _run_copy(job, where)
+        result = run_job(job, where)
         others = ((result.same, "were the same"), (result.erased, "erased"),
                   (result.verified, "verified"))  # fmt: skip
         parts = [_amount(result), *(f"{number} {what}" for number, what in others if number)]
@@ -100,16 +100,6 @@ def _below(destination: str, source: str) -> str:
     if not name or name in (".", ".."):
         raise click.UsageError(f"{source!r} has no name; copy it alone to a DESTINATION")
     return f"{destination.rstrip('/')}/{name}"
-
-
-def _run_copy(job: Copy, where: Where) -> Copied:
-    from omnizarr.bulk.copy import complete  # noqa: PLC0415 - loaded when a job runs
-
-    opened = job.opened()
-    try:
-        return run_job(opened, where)
-    finally:
-        complete(opened.destination, job.destination)
 
 
 def _compared(job: Copy, alone: bool) -> Answer:

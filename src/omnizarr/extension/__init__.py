@@ -116,7 +116,6 @@ from omnizarr.stores import (
     check_disjoint,
     check_writable,
     direct_file_root,
-    direct_values,
     erase_prefix,
     erase_values,
     file_root,
@@ -127,15 +126,11 @@ from omnizarr.stores import (
     is_process_local,
     leases,
     list_dir,
-    list_entries,
     list_prefix,
     list_sizes,
     overlap,
-    set_many,
-    set_new,
     sizes,
     storage_identity,
-    supports_compare_and_set,
 )
 from omnizarr.stores.base import (
     Bytes,
@@ -153,7 +148,7 @@ from omnizarr.stores.base import (
 from omnizarr.stores.identity import StorageIdentity, key_digest, portable_key, unique_key
 from omnizarr.stores.leases import is_running
 from omnizarr.stores.local.atomic_files import PARTIAL, replace_file
-from omnizarr.stores.operations import check_key, check_prefix, one_level
+from omnizarr.stores.operations import check_key, check_prefix
 from omnizarr.stores.resolve import is_archive, options_for_two, resolve
 from omnizarr.stores.transfer import ValueCopy, is_quick
 

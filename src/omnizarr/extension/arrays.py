@@ -5,10 +5,10 @@ from omnizarr.chunk_grids import Grid, GridAxis, Integers, RegularAxis
 from omnizarr.codecs import CodecPipeline, bind_codec
 from omnizarr.codecs.codec import Buffer
 from omnizarr.codecs.sharding import ShardingIndexed, Shards, check_length, chunk_range, present
-from omnizarr.data_types import DataType, as_type
+from omnizarr.data_types import as_type
 from omnizarr.data_types.cast import cast, is_complex_pair, is_masked_array
 from omnizarr.data_types.data_type import as_plain, old
-from omnizarr.engine import BoundArray, chunk_context, kernel
+from omnizarr.engine import BoundArray, kernel
 from omnizarr.engine.kernel import empty
 from omnizarr.hierarchy.array import bound_array, change_shape, unpublished, use_location
 from omnizarr.hierarchy.build import (

@@ -169,12 +169,6 @@ def test_tolerances_are_those_of_numpy(chunks: tuple[int, ...]) -> None:
     assert found.max_absolute == pytest.approx(np.abs(x[finite] - y[finite]).max())
 
 
-def test_nan_is_unequal_to_itself_on_request_also_in_equal_chunks() -> None:
-    a, b = (oz.create_array(data=np.array([1, np.nan])) for _ in range(2))
-    assert oz.diff(a, b).equal
-    assert oz.diff(a, b, equal_nan=False).values["/"].different == 1
-
-
 def test_values_of_other_number_types_are_compared() -> None:
     a = oz.create_array(data=np.array([1, 2, 2**63 + 5], "u8"))
     b = oz.create_array(data=np.array([1, 3, 2**62], "i8"))

@@ -147,16 +147,6 @@ def test_missing_chunks_are_counted_without_a_request() -> None:
     assert (skipped.count, skipped.min, skipped.mean, skipped.std) == (10**6, 4, 4, 0)
 
 
-def test_missing_chunks_inside_shards_are_counted() -> None:
-    array = oz.create_array(
-        {}, shape=(40, 40), chunks=(2, 2), shards=(20, 20), dtype="i4", fill_value=0
-    )
-    array[:2, :2] = 1
-    array[20:24, 20:22] = 1
-    found = oz.stats(array)["/"]
-    assert (found.chunks, found.missing_chunks) == (400, 397)
-
-
 def test_values_outside_the_valid_range_are_left_out() -> None:
     values = np.array([-np.inf, -999, 0, 1, 2, 50, np.nan, np.inf])
     found = oz.stats(oz.create_array(data=values, chunks=3, fill_value=-999), valid_range=(0, 2))[

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.bulk.checks import chunks, keys
+from omnizarr.bulk import verify as verifying
+from omnizarr.bulk.checks import chunks
 from omnizarr.hierarchy.chunks import stored_keys
 from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import LocalStore, MemoryStore, Store
@@ -143,7 +144,7 @@ def test_chunks_are_decoded_in_pieces_of_any_size(
 ) -> None:
     monkeypatch.setattr(chunks, "SLAB_BYTES", slab)
     monkeypatch.setattr(chunks, "BATCH_BYTES", run)
-    monkeypatch.setattr(keys, "TASK_BYTES", slab)
+    monkeypatch.setattr(verifying, "TASK_BYTES", slab)
     array = make(LocalStore(tmp_path), 3, {"shards": shards})
     sound = oz.verify(tmp_path)
     assert (sound.ok, sound.chunks, sound.absent) == (True, 20, 0)

@@ -10,13 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnizarr.bulk.rechunk.plan import (
-    Chunking,
-    Passes,
-    plan_passes,
-    smallest_memory,
-    usable_memory,
-)
+from omnizarr.bulk.rechunk.plan import Chunking, Passes, plan_passes, smallest_memory, usable_memory
 from omnizarr.chunk_grids import GridAxis, ListedAxis, RegularAxis
 from omnizarr.errors import InvalidArgument
 

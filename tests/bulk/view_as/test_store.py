@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from typing import Any
 
@@ -107,25 +106,6 @@ def test_missing_chunks_are_missing_in_the_view(source: str, target: int) -> Non
         assert (view.generation(key) is not None) is stored
         assert (key in view.sizes([key])) is stored
         assert (key in listed) is stored
-
-
-def test_consolidated_metadata_are_those_of_the_nodes() -> None:
-    view = oz.view_as(SOURCES["2"](), 3)
-    entries = json.loads(view.get("zarr.json") or b"")["consolidated_metadata"]["metadata"]
-    own = json.loads(view.get("group/a/zarr.json") or b"")
-    assert [*entries] == ["group", "group/a"]
-    assert entries["group/a"] == own
-    below = json.loads(view.get("group/zarr.json") or b"")["consolidated_metadata"]["metadata"]
-    assert below == {"a": own}
-    view = oz.view_as(SOURCES["3, shards"](), 2)
-    entries = json.loads(view.get(".zmetadata") or b"")["metadata"]
-    assert entries["group/a/.zarray"] == json.loads(view.get("group/a/.zarray") or b"")
-    assert entries["group/a/.zattrs"]["_ARRAY_DIMENSIONS"] == ["y", "x"]
-    assert json.loads(view.get("group/.zmetadata") or b"")["metadata"].keys() == {
-        ".zgroup",
-        "a/.zarray",
-        "a/.zattrs",
-    }
 
 
 def test_a_view_starts_at_any_node() -> None:

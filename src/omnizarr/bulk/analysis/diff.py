@@ -17,7 +17,7 @@ from omnizarr import Array
 from omnizarr.bulk.adaptation import FILL, missing_mark
 from omnizarr.bulk.boxes import (
     TILE_BYTES,
-    Tile,
+    Box,
     corners,
     item_bytes,
     stored_axes,
@@ -383,27 +383,25 @@ class DiffReport(Outcome):
 
 @dataclass(frozen=True)
 class CompareTile:
-    """The differences in one tile of two arrays; none where chunks are missing in both."""
+    """The differences in some boxes of two arrays; none where chunks are missing in both."""
 
-    path: str
-    a: BoundArray
-    b: BoundArray
-    tile: Tile | None
+    pair: Pair
+    boxes: tuple[Box, ...]
     size: int
     tolerance: Tolerance
     show: int
 
     def __call__(self) -> DiffReport:
         found = ArrayDifference()
-        for box in () if self.tile is None else self.tile.stored:
+        for box in self.boxes:
             x, y = (
                 np.asarray(engine.read(array, axis_plan(array.grid, box)), array.dtype)
-                for array in (self.a, self.b)
+                for array in (self.pair.a, self.pair.b)
             )
             origin = tuple(side.start for side in box)
             found.merge(compare(x, y, origin, self.tolerance, self.show), self.show)
         found.size = self.size
-        return DiffReport(values={self.path: found}, show=self.show)
+        return DiffReport(values={self.pair.path: found}, show=self.show)
 
 
 @dataclass(frozen=True)
@@ -435,10 +433,6 @@ class Pair:
     def size(self) -> int:
         """The number of elements of each array."""
         return math.prod(self.a.model.shape)
-
-    def tiles(self) -> Iterator[Tile]:
-        """Yield the tiles in which one of the arrays may have stored chunks."""
-        return tiles(self.tiling, stored_numbers(self.a, self.b) if self.skips_missing else None)
 
 
 def _same_fill(a: BoundArray, b: BoundArray) -> bool:
@@ -547,13 +541,14 @@ def _nodes(
 def _tasks(pairs: list[Pair], tolerance: Tolerance, show: int) -> Iterator[Task[DiffReport]]:
     for pair in pairs:
         left = pair.size
-        for each in pair.tiles():
+        stored = stored_numbers(pair.a, pair.b) if pair.skips_missing else None
+        for each in tiles(pair.tiling, stored):
             left -= each.size
-            work = CompareTile(pair.path, pair.a, pair.b, each, each.size, tolerance, show)
+            work = CompareTile(pair, each.stored, each.size, tolerance, show)
             nbytes = each.size * item_bytes(pair.a.dtype)
             yield Task(task_id(pair.path, corners(each.box)), work, nbytes, pair.path)
         if left:
-            missing = CompareTile(pair.path, pair.a, pair.b, None, left, tolerance, show)
+            missing = CompareTile(pair, (), left, tolerance, show)
             yield Task(task_id(pair.path, "missing"), missing, 0, pair.path)
 
 

@@ -21,13 +21,11 @@ from omnizarr.extension import (
     decoded_size,
     find_node,
     in_parallel,
-    list_dir,
-    list_sizes,
     paths,
     probe_stored_keys,
     resolve_store_path,
     size_text,
-    sizes,
+    stores,
     traits,
     walk_nodes,
 )
@@ -145,7 +143,7 @@ class Owners:
 def _parts(start: Location, node: Node) -> tuple[list[str], list[str]]:
     """Return the keys to measure, and the prefixes to list: one for each member of a group."""
     keys, tops = start.format.subtree(start.path) if start.path else ([], [""])
-    levels = [list_dir(start.store, top) for top in tops] if node.kind == "group" else []
+    levels = [stores.list_dir(start.store, top) for top in tops] if node.kind == "group" else []
     if not 0 < sum(len(prefixes) for _, prefixes in levels) <= MAX_PARTS:
         return keys, tops
     single = [key for found, _ in levels for key in found]
@@ -213,12 +211,12 @@ def disk_usage(
         single += [(key for _, key in probe_stored_keys(array)) for array in arrays]
     for several in single:
         while batch := [*islice(several, BATCH)]:
-            for key, size in sizes(store, batch).items():
+            for key, size in stores.sizes(store, batch).items():
                 owners.add(key, size, report.nodes)
 
     def measure(prefix: str) -> dict[str, NodeUsage]:
         found: dict[str, NodeUsage] = {}
-        for key, size in list_sizes(store, prefix):
+        for key, size in stores.list_sizes(store, prefix):
             owners.add(key, size, found)
         return found
 

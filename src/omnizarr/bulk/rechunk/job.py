@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from omnizarr import config, consolidate_metadata, registry
-from omnizarr.bulk.adaptation import Options, adapt_array, other_fill_note
+from omnizarr.bulk.adaptation import Options, adapt_array, consolidated_groups, other_fill_note
 from omnizarr.bulk.boxes import corners
 from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch
 from omnizarr.bulk.journal import Task, in_batches, task_id
@@ -32,8 +32,8 @@ from omnizarr.bulk.rechunk.rules import (
 )
 from omnizarr.bulk.rechunk.tasks import (
     CopyBox,
-    CopyChunks,
     RechunkReport,
+    copy_chunks,
     intermediate_model,
     layout_text,
     passes_text,
@@ -53,26 +53,20 @@ from omnizarr.extension import (
     Store,
     ValueCopy,
     boxes,
-    can_list,
-    consolidated,
     consolidated_is_stale,
     counted,
     existing_node,
-    file_root,
     find_node,
     format_for,
-    interrupted,
     key_digest,
-    list_prefix,
     options_for_two,
-    overlap,
     paths,
     portable_key,
     publication,
     require_readable_nodes,
     resolve,
     resolve_store_path,
-    storage_identity,
+    stores,
     unique_key,
 )
 
@@ -154,7 +148,7 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
                 self.source, self.destination, self.storage_options, self.destination_options
             )
             store, path = resolve_store_path(self.source, self.node or None, "r+", here)
-            if resume or any(not each.writer.is_alive for each in interrupted(store)):
+            if resume or any(not each.writer.is_alive for each in publication.interrupted(store)):
                 with publication.locked_destination(store, path, "resume", None):
                     publication.settle_staged(store, resume)
                     with suppress(NodeNotFound):
@@ -163,7 +157,11 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
 
     def plan(self, tasks_at_once: int = 1) -> Plan[RechunkReport]:
         """Decide about every array, and count what will be read and written."""
-        _check_options(self)
+        if self.in_place != (self.destination is None):
+            raise InvalidArgument("give a destination, or in_place=True")
+        if self.in_place and (self.merge or self.zarr_format is not None):
+            other = "merge" if self.merge else "zarr_format"
+            raise InvalidArgument(f"in_place and {other} exclude each other; give one of them")
         here, there = options_for_two(
             self.source, self.destination, self.storage_options, self.destination_options
         )
@@ -175,19 +173,10 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
         return _Planner(self, start, goal, temp, tasks_at_once).plan(node)
 
 
-def _check_options(job: Rechunk) -> None:
-    """Raise if options exclude each other."""
-    if job.in_place != (job.destination is None):
-        raise InvalidArgument("give a destination, or in_place=True")
-    if job.in_place and (job.merge or job.zarr_format is not None):
-        other = "merge" if job.merge else "zarr_format"
-        raise InvalidArgument(f"in_place and {other} exclude each other; give one of them")
-
-
 def _destination(job: Rechunk, start: Location, options: Mapping[str, Any] | None) -> Location:
     store, path = resolve_store_path(job.destination, None, "r+", options)
-    one = storage_identity(start.store, paths.prefix(start.path))
-    if overlap(one, storage_identity(store, paths.prefix(path))):
+    one = stores.storage_identity(start.store, paths.prefix(start.path))
+    if stores.overlap(one, stores.storage_identity(store, paths.prefix(path))):
         raise StoreError(
             f"source and destination are the same, or one is inside the other: {start} and"
             f" {paths.show(path)} in {store!r}; give another destination, or in_place=True"
@@ -217,10 +206,11 @@ class _Planner:
     def plan(self, root: Node) -> Plan[RechunkReport]:
         """Return the plan for a node of the source and all below it."""
         nodes = require_readable_nodes(self.start, root)
+        self.is_consolidated = bool(consolidated_groups(self.start, {self.start.path: root}))
         arrays = self._rechunked(nodes)
         digest = self._digest()
         # One for each destination, which the job owns: what another attempt left there is found.
-        folder = file_root(self.goal.store)  # which need not exist yet
+        folder = stores.file_root(self.goal.store)  # which need not exist yet
         store = portable_key(self.goal.store) if folder is None else os.path.realpath(folder)
         place = key_digest(store, self.goal.path)
         prefix = f"{INTERMEDIATE}/{place[:20]}/"
@@ -234,11 +224,11 @@ class _Planner:
             self.decisions.append(f"{counted(len(self.kept), 'array')} copied byte for byte")
         output = self._output(digest)
         # Those of an array that was replaced when the job was killed are left to be erased.
-        left = self.job.in_place and not arrays and can_list(self.temp)
+        left = self.job.in_place and not arrays and stores.can_list(self.temp)
         if any(change.middle is not None for change in self.changes) or (
-            left and next(iter(list_prefix(self.temp, prefix)), None) is not None
+            left and next(iter(stores.list_prefix(self.temp, prefix)), None) is not None
         ):
-            if not can_list(self.temp):
+            if not stores.can_list(self.temp):
                 raise StoreError(
                     f"{self.temp!r} cannot list its keys, so that intermediate chunks could not be"
                     " erased; give temp"
@@ -380,7 +370,7 @@ class _Planner:
             phases.append(
                 Phase(
                     name,
-                    partial(_tasks, chosen, output, number, self.job.casting),
+                    partial(self._tasks, chosen, output, number),
                     sum(each.boxes.count for each in some),
                     sum(each.bytes_written for each in some),
                     sum(each.reads for each in some),
@@ -392,6 +382,12 @@ class _Planner:
             )
         return phases
 
+    def _tasks(
+        self, changes: Iterable[Change], output: Output, number: int
+    ) -> Iterator[Task[RechunkReport]]:
+        for change in changes:
+            yield from change.tasks(output, number, self.job.casting)
+
     def _copies(self, output: Output) -> Iterator[Task[RechunkReport]]:
         for path, source in self.kept:
             where = paths.join(self.goal.path, path)
@@ -399,7 +395,7 @@ class _Planner:
             transfer = ValueCopy(source.store, output.store_of(where), source.prefix, prefix)
             for some in in_batches(stored_entries(source), lambda e: e.size or 0, BATCH_BYTES):
                 keys, size = [entry[:2] for entry in some], sum(entry.size or 0 for entry in some)
-                work = CopyChunks(transfer, some)
+                work = partial(copy_chunks, transfer, some)
                 yield Task(task_id("copy", path, keys), work, size, paths.show(path))
 
     def _output(self, digest: str) -> Output:
@@ -428,23 +424,9 @@ class _Planner:
                 operation=self._operation(),
                 digest=self._node_digest("") if job.in_place else digest,
                 overwrite=overwrite,
-                consolidate=not inside and _is_consolidated(self.start),
+                consolidate=not inside and self.is_consolidated,
             )
             outputs = [one]
         for each in outputs if job.in_place else ():
             each.is_unchanged = partial(self._is_unchanged, relative[each.location.path])
         return output
-
-
-def _is_consolidated(group: Location) -> bool:
-    """Return True if a group has consolidated metadata."""
-    key = consolidated.key(group.format, group.path)
-    text = None if key is None else group.store.get(key)
-    return text is not None and consolidated.read_valid(group.format, text, str(key)) is not None
-
-
-def _tasks(
-    changes: Iterable[Change], output: Output, number: int, casting: str
-) -> Iterator[Task[RechunkReport]]:
-    for change in changes:
-        yield from change.tasks(output, number, casting)

@@ -16,13 +16,11 @@ from omnizarr.errors import InvalidArgument, OmnizarrError, WrongType, known_nam
 from omnizarr.extension import (
     ArrayModel,
     BoundArray,
-    DataType,
     Format,
     GroupModel,
     Named,
     Node,
     Patterns,
-    as_type,
     chunk_grid,
     data_types,
     inner_chunk_shape,
@@ -187,7 +185,7 @@ def same_layout(one: ArrayModel, other: ArrayModel) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
-def _new_type(source: BoundArray, rule: Rule, format: Format, casting: str) -> DataType:
+def _new_type(source: BoundArray, rule: Rule, format: Format, casting: str) -> data_types.DataType:
     if casting not in CASTINGS:
         raise InvalidArgument(f"casting: {known_names(casting, CASTINGS)}, got {casting!r}")
     if rule.dtype is KEEP:
@@ -209,7 +207,7 @@ def _new_type(source: BoundArray, rule: Rule, format: Format, casting: str) -> D
 
 
 def _new_chunks(
-    source: BoundArray, names: Sequence[str | None], given: Any, data_type: DataType
+    source: BoundArray, names: Sequence[str | None], given: Any, data_type: data_types.DataType
 ) -> Named:
     """Return the grid of the chunks, which are inside shards if the array gets any."""
     inner = inner_chunk_shape(source.model)
@@ -248,7 +246,11 @@ def _new_shards(
     source: BoundArray, names: Sequence[str | None], given: Any, model: ArrayModel
 ) -> tuple[Any, str] | None:
     """Return the shape and the index location of shards, or None for no shards."""
-    old, location = _old_shards(source)
+    old, location = packed_shard_shape(source.model), "end"
+    if inner_chunk_shape(source.model) is not None:
+        codec = next(c for c in source.model.codecs if c.name == "sharding_indexed")
+        location = codec.configuration.get("index_location", "end")
+        old = source.grid.regular
     if given is False or (given is KEEP and old is None):
         return None
     chunks = model.chunk_grid.configuration.get("chunk_shape")
@@ -273,15 +275,8 @@ def _multiples(sizes: Sequence[int], chunks: Sequence[int]) -> list[int]:
     return [-(-max(s, c) // c) * c for s, c in zip(sizes, chunks, strict=True)]
 
 
-def _old_shards(source: BoundArray) -> tuple[tuple[int, ...] | None, str]:
-    if inner_chunk_shape(source.model) is None:
-        return packed_shard_shape(source.model), "end"
-    codec = next(c for c in source.model.codecs if c.name == "sharding_indexed")
-    return source.grid.regular, codec.configuration.get("index_location", "end")
-
-
 def _new_codecs(
-    source: BoundArray, given: Any, data_type: DataType, format: Format
+    source: BoundArray, given: Any, data_type: data_types.DataType, format: Format
 ) -> tuple[Named, ...]:
     """Return the codecs of a chunk, without shards.
 
@@ -306,7 +301,7 @@ def _for_type(
     source: BoundArray,
     front: list[Named],
     tail: list[Named],
-    data_type: DataType,
+    data_type: data_types.DataType,
     itemsize: int,
 ) -> tuple[list[Named], list[Named]]:
     """Return codecs for another data type; raise if one of them depends on the old type."""
@@ -327,7 +322,9 @@ def _for_type(
     return front, tail
 
 
-def _new_fill(source: BoundArray, rule: Rule, data_type: DataType, format: Format) -> Any:
+def _new_fill(
+    source: BoundArray, rule: Rule, data_type: data_types.DataType, format: Format
+) -> Any:
     old = source.model.fill_value
     if rule.fill_value is not KEEP:
         return data_type.fill_json(rule.fill_value, format.dialect)
@@ -335,12 +332,13 @@ def _new_fill(source: BoundArray, rule: Rule, data_type: DataType, format: Forma
         return old
     try:
         with np.errstate(all="ignore"):
-            value = as_type(np.asarray(source.fill), data_type.dtype)
-            back = as_type(value, source.dtype)
+            value = data_types.as_type(np.asarray(source.fill), data_type.dtype)
+            back = data_types.as_type(value, source.dtype)
+            rounded = {value.dtype.kind, back.dtype.kind} <= {*"fc"} and bool(np.isfinite(value))
         same = bool(back == source.fill) or bool(back != back and source.fill != source.fill)
     except (TypeError, ValueError):
-        same = False
-    if not same and not _is_close(source.fill, data_type.dtype):
+        same = rounded = False
+    if not same and not rounded:
         raise InvalidArgument(
             f"{paths.show(source.path)}: the fill value {source.fill[()]!r} is no value of type"
             f" {data_type.dtype}; give fill_value"
@@ -348,15 +346,9 @@ def _new_fill(source: BoundArray, rule: Rule, data_type: DataType, format: Forma
     return data_type.fill_json(value, format.dialect)
 
 
-def _is_close(fill: Any, dtype: np.dtype[Any]) -> bool:
-    """Return True if a float fill value is only rounded by a cast."""
-    if dtype.kind not in "fc" or fill.dtype.kind not in "fc":
-        return False
-    with np.errstate(all="ignore"):
-        return bool(np.isfinite(fill.astype(dtype)))
-
-
-def _typed_attributes(source: BoundArray, data_type: DataType, format: Format) -> Mapping[str, Any]:
+def _typed_attributes(
+    source: BoundArray, data_type: data_types.DataType, format: Format
+) -> Mapping[str, Any]:
     """Return the attributes, with missing values and valid ranges converted to the new type."""
     attributes, old, new = source.model.attributes, source.dtype, data_type.dtype
     # Limits of integers stay true for another integer type; those of floats are rounded.

@@ -22,19 +22,16 @@ from omnizarr.extension import (
     Named,
     RegularAxis,
     ValueCopy,
-    as_type,
     axis_plan,
     counted,
     data_types,
-    direct_file_root,
-    direct_values,
     engine,
     inner_chunk_shape,
-    list_entries,
     paths,
     pipeline,
     size_text,
     stored_keys,
+    stores,
     task_of,
 )
 
@@ -92,54 +89,44 @@ class CopyBox:
         plan = axis_plan(source.grid, self.box)
         values = np.asarray(engine.read(source, plan, filled=missing))
         if values.dtype != target.dtype:
-            where = show_box(paths.show(source.path), self.box)
-            values = cast(values, target.dtype, self.casting, where)
+            values = self._cast(values)
         if missing:
-            self._write_present(source, target, values, {*missing})
+            self._write_present(values, {*missing})
         else:
             engine.write(target, axis_plan(target.grid, self.box), values)
         nbytes = values.size * source.dtype.itemsize
         return RechunkReport(boxes=1, bytes_read=nbytes, bytes_written=values.nbytes)
 
-    def _write_present(
-        self, source: BoundArray, target: BoundArray, values: Values, missing: set[Coords]
-    ) -> None:
+    def _cast(self, values: Values) -> Values:
+        """Return values in the new type; raise if that is more than rounding, unless "unsafe"."""
+        if self.casting == "unsafe":
+            with np.errstate(all="ignore"):
+                return data_types.as_type(values, self.target.dtype)
+        where = f" in {show_box(paths.show(self.source.path), self.box)}"
+        advice = "give casting='unsafe' to change it, or another dtype"
+        return data_types.cast(values, self.target.dtype, where, advice)
+
+    def _write_present(self, values: Values, missing: set[Coords]) -> None:
         """Write the target chunks that overlap a stored source chunk; others stay missing."""
-        for row in axis_plan(target.grid, self.box).rows():
+        for row in axis_plan(self.target.grid, self.box).rows():
             pairs = zip(self.box, row.outer, strict=True)
             box = tuple(slice(b.start + o.start, b.start + o.stop) for b, o in pairs)
-            rows = axis_plan(source.grid, box).rows()
+            rows = axis_plan(self.source.grid, box).rows()
             if not all(each.coords in missing for each in rows):
-                engine.write(target, axis_plan(target.grid, box), values[row.outer])
+                engine.write(self.target, axis_plan(self.target.grid, box), values[row.outer])
 
 
-def cast(values: Values, dtype: np.dtype[Any], casting: str, where: str) -> Values:
-    """Return values as another type; raise if that is more than rounding, unless "unsafe"."""
-    if casting == "unsafe":
-        with np.errstate(all="ignore"):
-            return as_type(values, dtype)
-    return data_types.cast(
-        values, dtype, f" in {where}", "give casting='unsafe' to change it, or another dtype"
-    )
-
-
-@dataclass(frozen=True)
-class CopyChunks:
+def copy_chunks(transfer: ValueCopy, entries: tuple[Entry, ...]) -> RechunkReport:
     """Copy the bytes of some stored chunks."""
-
-    transfer: ValueCopy
-    entries: tuple[Entry, ...]
-
-    def __call__(self) -> RechunkReport:
-        done = self.transfer.copy(self.entries)
-        return RechunkReport(chunks_copied=done.values, bytes_copied=done.nbytes)
+    done = transfer.copy(entries)
+    return RechunkReport(chunks_copied=done.values, bytes_copied=done.nbytes)
 
 
 def stored_entries(source: BoundArray) -> Iterator[Entry]:
     """Yield all stored chunks or shards; keys are relative to the array's prefix."""
     start, rank = len(source.prefix), len(source.model.shape)
     listed = False
-    for entry in list_entries(source.store, source.prefix):
+    for entry in stores.list_entries(source.store, source.prefix):
         if source.encoding.coords(entry.key[start:], rank) is not None:
             listed = True
             yield entry._replace(key=entry.key[start:])
@@ -157,7 +144,10 @@ def read_layout(array: BoundArray) -> Chunking:
     unit = _unit(array)
     if unit is not None:
         return Chunking(axes, item, 2 * min(chunk, BLOCKS), unit)
-    local = direct_file_root(array.store) is not None or direct_values(array.store) is not None
+    local = (
+        stores.direct_file_root(array.store) is not None
+        or stores.direct_values(array.store) is not None
+    )
     return Chunking(axes, item, 2 * chunk if local else max(4 * chunk, IN_FLIGHT))
 
 
@@ -166,7 +156,7 @@ def write_layout(array: BoundArray) -> Chunking:
     axes, item = stored_axes(array), _itemsize(array)
     stored = math.prod(_largest(axis) for axis in axes) * item
     inner = inner_chunk_shape(array.model)
-    direct = direct_file_root(array.store) is not None
+    direct = stores.direct_file_root(array.store) is not None
     if inner is not None and direct and array.grid.regular is not None:
         return Chunking(axes, item, min(2 * stored, 2 * math.prod(inner) * item + SHARD_SLICES))
     return Chunking(axes, item, 2 * stored)
@@ -206,7 +196,11 @@ def _unit(array: BoundArray) -> tuple[int, ...] | None:
     Files without compression are read from the first byte of a box to the last.
     """
     chunks, names = array.grid.regular, [codec.name for codec in array.model.codecs]
-    if direct_file_root(array.store) is None or chunks is None or array.model.storage_transformers:
+    if (
+        stores.direct_file_root(array.store) is None
+        or chunks is None
+        or array.model.storage_transformers
+    ):
         return None
     part, size = [1] * len(chunks), array.dtype.itemsize
     for axis in reversed(range(len(chunks) if names == ["bytes"] else 0)):

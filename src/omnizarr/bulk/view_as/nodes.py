@@ -42,17 +42,14 @@ from omnizarr.extension import (
     ShardingIndexed,
     Store,
     bind_codec,
-    can_list,
-    chunk_context,
     consolidated,
     encoded_chunk,
     engine,
     find_node,
-    get_existing,
-    get_many,
     paths,
     sizes,
     stored_keys,
+    stores,
     walk_nodes,
 )
 
@@ -136,11 +133,11 @@ class ViewedArray:
 
     def _stored(self, coords: Coords, parts: Sequence[Range | None]) -> list[bytes | None]:
         source = self.source
-        found = get_many(source.chunk_store, [(source.key(coords), part) for part in parts])
+        found = stores.get_many(source.chunk_store, [(source.key(coords), part) for part in parts])
         for other in source.encoding.other_keys(coords):
             if found and found[0] is None:
                 key = source.prefix + other
-                found = get_many(source.chunk_store, [(key, part) for part in parts])
+                found = stores.get_many(source.chunk_store, [(key, part) for part in parts])
         return found
 
     def _encoded(self, coords: Coords) -> bytes | None:
@@ -155,7 +152,7 @@ class ViewedArray:
             chunk = np.full(self.target.grid.chunk_shape(coords), self.source.fill)
         if chunk is None:
             return None
-        with chunk_context("read", self.target, coords):
+        with engine.chunk_context("read", self.target, coords):
             values = np.asarray(chunk, self.target.dtype)
             return bytes(self.target.pipeline_at(coords).encode(values))
 
@@ -276,7 +273,7 @@ class Nodes:
         except InvalidMetadata:  # it is too deep
             return None
         except StoreError:
-            if can_list(self.store):
+            if stores.can_list(self.store):
                 raise
             return None
         return {at.path[start:]: one for at, one in found if not isinstance(one, Exception)}
@@ -305,7 +302,7 @@ class Nodes:
         """Return the groups from the root of the view to a location, by their stored paths."""
         every = [p for p in paths.ancestors(location.path) if len(p) >= len(self.path)]
         every.append(location.path)
-        documents = get_existing(
+        documents = stores.get_existing(
             self.store, dict.fromkeys(key for p in every for key in location.format.keys(p))
         )
         found: dict[str, Node] = {}
@@ -397,7 +394,10 @@ class Nodes:
             if known is None:
                 continue
             documents, array = known
-            if array in seen or get_existing(self.store, self._keys(start, path)) == documents:
+            if (
+                array in seen
+                or stores.get_existing(self.store, self._keys(start, path)) == documents
+            ):
                 seen.add(array)
                 return array
         above = paths.ancestors(key)
@@ -432,7 +432,7 @@ class Nodes:
             path for path in above if start.child(path).path == paths.join(start.path, path)
         ]
         keys = dict.fromkeys(key for path in possible for key in self._keys(start, path))
-        documents = get_existing(self.store, keys)
+        documents = stores.get_existing(self.store, keys)
         failure: OmnizarrError | None = None
         for path in reversed(possible):
             location = start.child(path)

@@ -18,16 +18,11 @@ from omnizarr.extension import (
     Store,
     Versioned,
     by_name,
-    can_list,
-    check_key,
     check_prefix,
-    check_writable,
     consolidated,
-    get_many,
-    one_level,
     paths,
     resolve_store_path,
-    storage_identity,
+    stores,
     traits,
     value_digest,
 )
@@ -96,7 +91,7 @@ class ViewStore(Closeable):
         self._goal = goal
         self._nodes = Nodes(inner, path, goal)
         self._nodes.open()  # or there is nothing to show
-        if can_list(inner):
+        if stores.can_list(inner):
             self.list = partial(self._list_prefix, "")
             self.list_prefix, self.list_dir = self._list_prefix, self._list_dir
 
@@ -110,7 +105,7 @@ class ViewStore(Closeable):
         return value
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
-        asked = [(check_key(key), part) for key, part in requests]
+        asked = [(stores.check_key(key), part) for key, part in requests]
         parts: dict[str, Numbers] = {}
         for number, (key, _) in enumerate(asked):
             parts.setdefault(key, []).append(number)
@@ -133,7 +128,9 @@ class ViewStore(Closeable):
             if chunk is not None:
                 values = chunk[0].get(chunk[1], [asked[number][1] for number in numbers])
             found.update(zip(numbers, values, strict=True))
-        stored = get_many(self.inner, [(at, asked[number][1]) for number, at in direct.items()])
+        stored = stores.get_many(
+            self.inner, [(at, asked[number][1]) for number, at in direct.items()]
+        )
         found.update(zip(direct, stored, strict=True))
         return [found[number] for number in range(len(asked))]
 
@@ -151,6 +148,8 @@ class ViewStore(Closeable):
 
         Arrays in `checked` were found for the same request: their metadata are not read again.
         """
+        if self._is_metadata(stores.check_key(key)):
+            return None
         array = self._nodes.array(key, checked)
         coords = None if array is None else array.coords(key)
         return None if array is None or coords is None else (array, coords)
@@ -161,7 +160,7 @@ class ViewStore(Closeable):
         """Return the bytes of existing values by key."""
         found: dict[str, int] = {}
         arrays: dict[str, tuple[ViewedArray, dict[Coords, str]]] = {}
-        for key in map(check_key, keys):
+        for key in map(stores.check_key, keys):
             if self._is_metadata(key):
                 data = self._metadata(key)
                 if data is not None:
@@ -176,7 +175,7 @@ class ViewStore(Closeable):
 
     def _direct(self, key: str) -> tuple[Versioned, str] | None:
         """Return the store and key with the view's bytes of a chunk, if both have generations."""
-        chunk = None if self._is_metadata(check_key(key)) else self._chunk(key)
+        chunk = self._chunk(key)
         stored = None if chunk is None else chunk[0].direct_key(chunk[1])
         return (self.inner, stored) if stored and isinstance(self.inner, Versioned) else None
 
@@ -191,12 +190,12 @@ class ViewStore(Closeable):
 
     def makes_value(self, key: str) -> bool:
         """Return True if a value is computed on request, even if only its size is requested."""
-        chunk = None if self._is_metadata(check_key(key)) else self._chunk(key)
+        chunk = self._chunk(key)
         return chunk is None or not chunk[0].keeps_bytes
 
     def memory_needed(self, key: str) -> int:
         """Return about how many bytes of memory making the chunk at a key needs, 0 for others."""
-        chunk = None if self._is_metadata(check_key(key)) else self._chunk(key)
+        chunk = self._chunk(key)
         return 0 if chunk is None or chunk[0].keeps_bytes else chunk[0].memory_needed
 
     def get_versioned(
@@ -236,9 +235,9 @@ class ViewStore(Closeable):
         kind = self._nodes.kind(path)
         if kind is None:
             inside = (key for key in self._chunks_above(path) if key.startswith(prefix))
-            return one_level(inside, prefix)
+            return stores.one_level(inside, prefix)
         if kind == "array":
-            return one_level(chain(self._keys(path, kind), self._chunk_keys(path)), prefix)
+            return stores.one_level(chain(self._keys(path, kind), self._chunk_keys(path)), prefix)
         members = [f"{prefix}{name}/" for name in self._nodes.members(path)]
         return sorted(self._keys(path, kind)), members
 
@@ -265,10 +264,10 @@ class ViewStore(Closeable):
     # Writing
 
     def set(self, key: str, value: Bytes) -> None:
-        check_writable(self)
+        stores.check_writable(self)
 
     def erase(self, key: str) -> None:
-        check_writable(self)
+        stores.check_writable(self)
 
     # What a store is
 
@@ -286,7 +285,7 @@ class ViewStore(Closeable):
 
     def identity(self, prefix: str = "") -> StorageIdentity:
         """Return the identity of the storage that the view is made from."""
-        return storage_identity(self.inner, paths.prefix(self.path) + prefix)
+        return stores.storage_identity(self.inner, paths.prefix(self.path) + prefix)
 
     def identity_details(self) -> tuple[str, str]:
         """Return what the values depend on, besides the store below."""
