@@ -66,3 +66,64 @@ def test_an_annex_uses_every_name_of_the_door() -> None:
     code = "".join(path.read_text() for path in _modules())
     used = _imported(_modules(), "omnizarr.extension") | {*re.findall(r"\bextension\.(\w+)", code)}
     assert door_names() - used == set()
+
+
+# Private names of other packages that are also names of the core.
+FOREIGN = {
+    "bulk/rechunk/tasks.py": {"_replace"},  # of named tuples
+    "bulk/source_keys.py": {"_replace"},
+    "interop/xarray/engine.py": {"_data"},  # of xarray's variables
+    "interop/zarr/pipeline_batches.py": {"_check_writable"},  # of zarr-python's stores
+}
+
+
+def _part(path: Path) -> str:
+    """Return the annex of a module, or "core"."""
+    first = path.relative_to(SOURCE).parts[0]
+    return first if first in ANNEXES else "core"
+
+
+def _private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__")
+
+
+def defined_names(tree: ast.AST) -> Iterator[str]:
+    """Yield the private names that a module defines, as attributes too."""
+    for node in ast.walk(tree):
+        name = getattr(node, "name", getattr(node, "id", getattr(node, "attr", "")))
+        stored = isinstance(getattr(node, "ctx", ast.Store()), ast.Store)
+        if stored and isinstance(name, str) and _private(name):
+            yield name
+
+
+def foreign_attributes(tree: ast.AST, own: set[str], others: set[str]) -> Iterator[str]:
+    """Yield the private attributes of others, besides those that a class inherits."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in others - own:
+            inherited = ast.unparse(node.value) in ("self", "cls", "super()")
+            if not inherited:
+                yield node.attr
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("omnizarr"):
+            yield from (a.name for a in node.names if _private(a.name) and a.name not in own)
+
+
+def test_foreign_attributes_are_found() -> None:
+    code = "from omnizarr.hierarchy import _a\nx._b\nself._b\nx._c"
+    assert [*foreign_attributes(ast.parse(code), {"_c"}, {"_b", "_c"})] == ["_a", "_b"]
+    code = "class _A:\n def _f(self): self._x = _y\n_z = self._w"
+    assert {*defined_names(ast.parse(code))} == {"_A", "_f", "_x", "_z"}
+
+
+def test_no_annex_uses_a_private_name_of_another_folder() -> None:
+    trees = {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
+    own: dict[str, set[str]] = {}
+    for path, tree in trees.items():
+        own.setdefault(_part(path), {"_blocks"}).update(defined_names(tree))  # compiled, of bulk
+    found = {}
+    for path in _modules():
+        others = set().union(*(names for part, names in own.items() if part != _part(path)))
+        used = {*foreign_attributes(trees[path], own[_part(path)], others)}
+        name = str(path.relative_to(SOURCE))
+        if used - FOREIGN.get(name, set()):
+            found[name] = used
+    assert found == {}

@@ -224,9 +224,12 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
     def _with_attributes(self, model: ArrayModel, attributes: dict[str, Any]) -> ArrayModel:
         changed = attributes.get(ARRAY_DIMENSIONS) != model.attributes.get(ARRAY_DIMENSIONS)
         if changed and self._location.format.names_in_attributes:
-            check_attributes(attributes, len(self.shape))
+            self._check_names(attributes)
             return model.with_(attributes=attributes, dimension_names=None)
         return model.with_(attributes=attributes)
+
+    def _check_names(self, attributes: dict[str, Any]) -> None:
+        check_attributes(attributes, len(self.shape))
 
     # Reading and writing
 

@@ -59,7 +59,7 @@ class ConsolidatedMetadata:
         self._store, self._path, self._format = store, path, format
         self._key = consolidated.key(format, path, name)
         self._read_at = -1  # the value of `epoch` when they were read
-        self._data: bytes | None = None
+        self.data: bytes | None = None  # as they are stored
         self._entries: consolidated.Entries | None = None
         self._nodes: dict[str, Node | None] = {}
         self._names: dict[str, list[str]] | None = None  # of members by path
@@ -82,9 +82,9 @@ class ConsolidatedMetadata:
             metadata = fetched
         found = stores.get_existing(self._store, [self._key]) if metadata is None else metadata
         data = found.get(self._key)
-        if data != self._data or self._read_at < 0:
+        if data != self.data or self._read_at < 0:
             entries = None if data is None else consolidated.read(self._format, data, self._key)
-            self._data, self._entries, self._nodes, self._names = data, entries, {}, None
+            self.data, self._entries, self._nodes, self._names = data, entries, {}, None
         self._read_at = read_at
         return self._entries is not None
 

@@ -61,9 +61,8 @@ class ZarrNode:
         if isinstance(data, Mapping):
             data = parse(data)
         node, name = node_from_description(target.path, data)
-        made = cls.__new__(cls)
         location = Location(target.store, target.path, by_name(name or 3))
-        made._set_model(location, node)  # type: ignore[attr-defined]  # of NodeHandle
+        made: Self = cls.at(location, node)  # type: ignore[attr-defined]  # of NodeHandle
         made._given = target.given
         made._set_up()
         return made
@@ -92,7 +91,7 @@ class ZarrNode:
     def metadata(self) -> Any:
         """The metadata, as zarr-python shows them."""
         consolidated = self._location.consolidated
-        state = None if consolidated is None else (consolidated.load(), consolidated._data)
+        state = None if consolidated is None else (consolidated.load(), consolidated.data)
         found = self._described
         if found is None or found[0] is not self._model or found[1] != state:
             found = self._described = (self._model, state, self._describe())
