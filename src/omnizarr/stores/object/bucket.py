@@ -43,11 +43,6 @@ _ENDPOINT_VARIABLES = {
     "gs": ("GOOGLE_BASE_URL", "STORAGE_EMULATOR_HOST"),
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
-CREDENTIAL_SOURCES = {
-    "s3": "storage_options, AWS_* variables, ~/.aws and the instance's own role",
-    "gs": "storage_options, GOOGLE_* variables, gcloud's default login and the instance's account",
-    "az": "storage_options, AZURE_* variables, the az command and the managed identity",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,21 +150,10 @@ def _aws_sections(profile: str | None) -> tuple[str, dict[str, str]]:
         except (OSError, UnicodeDecodeError, configparser.Error) as e:
             raise StoreError(f"cannot read the AWS settings {str(path)!r}: {e}") from e
         if parser.has_section(section):
-            merged |= _with_services(parser, dict(parser[section]))
+            merged |= dict(parser[section])
     if profile and not merged:
         raise StoreError(f"there is no AWS profile {profile!r} in {str(home)!r}")
     return name, merged
-
-
-def _with_services(parser: configparser.RawConfigParser, section: dict[str, str]) -> dict[str, str]:
-    """Return a profile with the endpoint for S3 of its section ``[services NAME]``."""
-    services = f"services {section.get('services', '')}"
-    if parser.has_option(services, "s3"):
-        for line in parser.get(services, "s3").splitlines():
-            name, _, value = line.partition("=")
-            if name.strip() == "endpoint_url":
-                return {**section, "endpoint_url": value.strip()}
-    return section
 
 
 _BY_BOTOCORE = ("sso_session", "sso_start_url", "credential_process", "role_arn")
@@ -324,8 +308,6 @@ class Bucket:
     def endpoint(self) -> str:
         """The server that has the bucket, or the account; empty for the cloud's own."""
         stated = self.config.get("endpoint") or self.config.get("base_url")
-        if stated is None and self.kind == "s3":
-            stated = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         if stated is None and self.kind == "az":
             stated = f"https://{self.config.get('account_name', '')}.blob.core.windows.net"
         return str(stated or "")
