@@ -3,10 +3,9 @@
 Keys cannot be listed. A name and password in the URL become a header, and its query string (a
 signature, say) is sent with every request; messages contain neither.
 
-Values are fetched by obstore where it is installed: its client runs outside the interpreter's lock
-and takes a fraction of the processor time. Whatever it cannot do (query strings, proxies, unusual
-keys) or does not deliver as requested, the client in Python does, which also finds out what is
-wrong; its answer counts.
+Values are fetched by obstore where it is installed, outside the interpreter's lock. Whatever it
+cannot do (query strings, proxies, unusual keys) or does not deliver as requested, the client in
+Python does; its answer counts.
 """
 
 from __future__ import annotations
@@ -110,11 +109,7 @@ class HTTPStore(Closeable):
         return cls(url, retry=take_retry(options), **options)
 
     def checking_redirects(self, check: Callable[[str], object]) -> HTTPStore:
-        """Return this store with a function that checks every URL, and raises to refuse it.
-
-        It sees redirects too, before they are followed. obstore follows them by itself, so it
-        is not used.
-        """
+        """Return this store with a check of every URL, also of redirects, which obstore follows."""
         found = copy.copy(self)
         found._pools, found._native = None, None
         found._check_url, found._failures, found.speed = check, _MAX_FAILURES, Speed()
@@ -436,10 +431,9 @@ def _check_part(response: Any, body: bytes, range: Range) -> None:
 def _validator(response: Any) -> str | None:
     """Return the validator of a response, which tells one value from another.
 
-    It begins with ``W/`` if it is weak: another value may have it. Dates have a resolution of
-    seconds, and so have the ETags that many servers derive from them: a value may be replaced by
-    another with the same date within that second. So no validator is strong until a little later,
-    nor a weak ETag without a date (RFC 9110, 8.8.2).
+    It begins with ``W/`` if it is weak: another value may have it. Dates, and the ETags that many
+    servers derive from them, have a resolution of seconds, so none is strong until a little later
+    (RFC 9110, 8.8.2).
     """
     tag, modified = response.headers.get("ETag"), response.headers.get("Last-Modified")
     if modified is None:

@@ -215,7 +215,6 @@ class Bucket:
     name: str
     config: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
     client_options: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
-    retry_config: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
     access: Access = "credentials"
     chosen: bool = True  # the user chose the access, so no other is tried
 
@@ -261,8 +260,7 @@ class Bucket:
         if kind == "s3" and "region" not in config and not stated:
             region = _aws_sections(profile)[1].get("region")
             config |= {"region": region} if region else {}
-        no_repeats = {"max_retries": 0, "retry_timeout": timedelta(seconds=retry.timeout)}
-        bucket = cls(kind, name, config, client, no_repeats)
+        bucket = cls(kind, name, config, client)
         if found is not None:
             return replace(bucket, config=config | found)
         access: Access = "instance" if anonymous is False else "anonymous"
@@ -283,9 +281,7 @@ class Bucket:
         if given.get("credential_provider") is not None:
             config["credential_provider"] = given["credential_provider"]
         name = str(config.pop("bucket", None) or config.pop("container_name", ""))
-        bucket = cls(
-            kind, name, config, dict(given.get("client_options") or {}), given.get("retry_config")
-        )
+        bucket = cls(kind, name, config, dict(given.get("client_options") or {}))
         return bucket, (given.get("prefix") or "").strip("/")
 
     def identity(self, path: str) -> identity.StorageIdentity:
@@ -315,8 +311,7 @@ class Bucket:
     def _client_key(self) -> Key | None:
         """Return a cache key of all that makes a client; None if an object among it is unknown."""
         seen = {n: v for n, v in os.environ.items() if n.upper().startswith(_ENVIRONMENT)}
-        options = self.config, self.client_options, self.retry_config or {}, seen
-        given = [sorted(each.items()) for each in options]
+        given = [sorted(each.items()) for each in (self.config, self.client_options, seen)]
         return typed_key((self.kind, self.name, self.access, given), _profile)
 
     def _make(self, library: Any) -> Any:
@@ -333,7 +328,7 @@ class Bucket:
                 self.name,
                 config=config,
                 client_options=client or None,
-                retry_config=self.retry_config or None,
+                retry_config={"max_retries": 0},  # `Retry` repeats requests
                 **extra,
             )
         except library.exceptions.UnknownConfigurationKeyError as e:

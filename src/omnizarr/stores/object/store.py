@@ -76,9 +76,8 @@ def _entry(meta: Meta, skip: int) -> Entry:
 def was_stored(client: Any, path: str, data: Any, name: str, mark: str) -> bool | None:
     """Return whether our write has stored an object; None if that cannot be known.
 
-    A mark has a number of the write, and a digest of the generation that it replaced: if
-    another write has replaced the same one, this one has not. If a server stores no metadata, the
-    bytes are compared.
+    If another write has replaced the same generation, whose digest its mark has, this one has not.
+    If a server stores no metadata, the bytes are compared.
     """
     try:
         result = client.get(path)
