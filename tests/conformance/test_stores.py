@@ -25,7 +25,7 @@ from tests.conformance.printed_examples import run_printed
 from tests.conformance.test_v1 import example
 from tests.conformance.test_v2_examples import both_examples, files
 from tests.servers.fixtures import Cloud
-from tests.stores.test_database import redis_url
+from tests.stores.test_sqlite import redis_url
 
 __all__ = ["redis_url"]
 

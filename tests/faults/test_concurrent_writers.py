@@ -17,7 +17,7 @@ from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.sampling import sample
 from tests.soak import writers
-from tests.stores.test_database import redis_url
+from tests.stores.test_sqlite import redis_url
 
 __all__ = ["redis_url"]
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,6 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import stores
-from omnizarr.errors import StoreError
-from omnizarr.storage import LocalStore
-from omnizarr.stores import Range
 from tests.faults.programs import run
 from tests.sampling import sample
 
@@ -261,34 +255,3 @@ def test_fsync_durability_syncs_a_file_before_and_its_folders_after_the_rename(
         assert "fsync(" in steps[0]
         for folder in ("/x/c/0>", "/x/c>", "/x>"):
             assert any(folder in line for line in steps[named + 1 :]), (folder, steps)
-
-
-def broken(number: int) -> Callable[..., Any]:
-    def fail(*args: Any, **kwargs: Any) -> Any:
-        raise OSError(number, os.strerror(number))
-
-    return fail
-
-
-@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ELOOP])
-def test_an_operating_system_error_is_a_store_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    store = LocalStore(tmp_path / "data")
-    store.set("a/k", OLD)
-    with monkeypatch.context() as patch:
-        for compiled in ("atomic_files._files", "store._read_whole"):  # ask the system themselves
-            patch.setattr(f"omnizarr.stores.local.{compiled}", None)
-        patch.setattr(os, "open", broken(number))
-        patch.setattr("builtins.open", broken(number))
-        patch.setattr(os, "scandir", broken(number))
-        for call in (
-            lambda: store.get("a/k"),
-            lambda: store.get("a/k", Range(1, 2)),
-            lambda: store.set("a/k", NEW),
-            lambda: list(stores.list_prefix(store, "a/")),
-            lambda: stores.list_dir(store, "a/"),
-        ):
-            with pytest.raises(StoreError, match=os.strerror(number)):
-                call()
-    assert store.get("a/k") == b"old value"

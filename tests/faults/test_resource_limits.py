@@ -61,26 +61,6 @@ def test_a_write_beyond_the_file_size_limit_is_an_error_and_keeps_old_values(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_limit_of_64_open_files_is_enough(engine: str, tmp_path: Path) -> None:
-    output = run_limited(
-        """
-        limit(resource.RLIMIT_NOFILE, 64)
-        data = np.arange(10_000, dtype="i4").reshape(100, 100)
-        group = oz.create_group(location)
-        for n in range(100):
-            group.create_array(f"a{n}", data=data, chunks=(10, 10) if n < 3 else (50, 50))
-        arrays = [array for _, array in group.arrays()]
-        assert len(arrays) == 100
-        assert all(np.array_equal(array[...], data) for array in arrays)
-        assert oz.verify(location).ok
-        """,
-        tmp_path / "x",
-        engine,
-    )
-    assert output == []
-
-
-@pytest.mark.parametrize("engine", ENGINES)
 def test_an_out_of_memory_error_states_the_requested_size(engine: str, tmp_path: Path) -> None:
     oz.create_array(tmp_path / "x", shape=(2**16, 2**16), chunks=(256, 256), dtype="f8")[0, 0] = 5
     output = run_limited(

@@ -13,8 +13,8 @@ from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
 import omnizarr
 from omnizarr import stores
-from omnizarr.errors import MissingPackage, StoreError
-from omnizarr.stores import Range, Store, resolve
+from omnizarr.errors import MissingPackage
+from omnizarr.stores import Range, resolve
 from omnizarr.stores.fsspec import FsspecStore
 from tests.servers.web import Web
 
@@ -32,54 +32,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FsspecStor
     local = fsspec.filesystem("file")
     fs = AsyncFileSystemWrapper(local, asynchronous=False) if request.param[0] == "a" else local
     yield FsspecStore(fs, path=str(tmp_path / "data"))
-
-
-def test_values_are_set_read_listed_and_erased(store: FsspecStore) -> None:
-    values = {"a/b": b"1", "a/c/d": b"", "ab/x": b"long" * 1000, "e": b"\0\xff"}
-    assert store.get("e") is None
-    assert list(store.list()) == []
-    assert store.list_dir("") == ([], [])
-    for key, value in values.items():
-        store.set(key, value)
-    assert {key: store.get(key) for key in values} == values
-    assert store.get("missing") is None
-    assert sorted(store.list()) == sorted(values)
-    assert sorted(store.list_prefix("a/")) == ["a/b", "a/c/d"]
-    assert stores.list_dir(store, "") == (["e"], ["a/", "ab/"])
-    assert stores.list_dir(store, "a/") == (["a/b"], ["a/c/"])
-    assert stores.list_dir(store, "no/") == ([], [])
-    store.erase("e")
-    store.erase("e")
-    stores.erase_prefix(store, "a/")
-    assert list(store.list()) == ["ab/x"]
-    assert isinstance(store, Store)
-
-
-def test_only_a_file_that_is_not_found_is_absent(store: FsspecStore) -> None:
-    store.set("a/b", b"x")
-    fs = store.fs
-
-    def fail(*args: Any, **kwargs: Any) -> Any:
-        raise PermissionError("not yours")
-
-    target = fs.sync_fs if hasattr(fs, "sync_fs") else fs
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("cat_file", "find", "ls", "pipe_file", "rm_file", "_cat_file"):
-            if hasattr(target, name):
-                patch.setattr(target, name, fail)
-            if hasattr(fs, name):
-                patch.setattr(fs, name, fail)
-        for call in (
-            lambda: store.get("a/b"),
-            lambda: store.get_many([("a/b", None), ("a/c", None)]),
-            lambda: store.set("a/b", b"y"),
-            lambda: store.erase("a/b"),
-        ):
-            with pytest.raises(StoreError, match=r"'a/b'.*not yours"):
-                call()
-        with pytest.raises(StoreError, match=r"'a/'.*not yours"):
-            list(store.list_prefix("a/"))
-    assert store.get("a/b") == b"x"
 
 
 def test_a_short_connection_loss_is_retried(store: FsspecStore) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,39 +93,3 @@ def test_values_and_parts_come_by_obstore_over_few_connections(web: Web) -> None
     assert store.get("c/99") is None
     assert all(by_obstore(web))
     assert len(web.log) == 22
-
-
-@pytest.mark.parametrize("key", ["a b", "ü", "x%20y", "a+b", "q?r", "h#i", "~t"])
-def test_unusual_keys_are_left_to_the_client_in_python(web: Web, key: str) -> None:
-    web.values[key] = b"value"
-    assert HTTPStore(web.url).get(key) == b"value"
-    assert not any(by_obstore(web))
-
-
-def test_headers_and_passwords_reach_the_server(web: Web) -> None:
-    web.values["a"] = b"value"
-    store = HTTPStore(web.url.replace("//", "//me:secret@"), headers={"X-Key": "k"})
-    assert store.get("a") == b"value"
-    (_, _, headers) = web.log[0]
-    assert by_obstore(web) == [True]
-    assert (headers["x-key"], headers["accept-encoding"]) == ("k", "identity")
-    assert headers["authorization"] == "Basic bWU6c2VjcmV0"
-
-
-def test_a_server_without_ranges_is_soon_left_to_the_client_in_python(web: Web) -> None:
-    web.ranges = False
-    web.values["a"] = b"value"
-    store = HTTPStore(web.url)
-    assert [store.get("a", Range(1, 2)) for _ in range(10)] == [b"al"] * 10
-    assert sum(by_obstore(web)) <= 3
-
-
-def test_a_server_that_went_away_comes_back(web: Web) -> None:
-    web.values["a"] = b"value"
-    store = HTTPStore(web.url, retry=QUICK)
-    assert store.get("a") == b"value"
-    web.break_down("reset", 2)
-    assert [store.get("a") for _ in range(3)] == [b"value"] * 3
-    assert pickle.loads(pickle.dumps(store)).get("a") == b"value"
-    store.close()
-    assert store.get("a") == b"value"

@@ -215,22 +215,6 @@ def test_an_endpoint_of_the_environment_is_pickled_with_the_store(
     assert here.get("k") == b"1"
 
 
-def test_a_server_of_a_profile_is_asked(
-    s3: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """D3: ``endpoint_url`` in ~/.aws/config."""
-    (tmp_path / "config").write_text(
-        f"[default]\nendpoint_url = {s3.server.url}\nregion = us-east-1\n"
-        "aws_access_key_id = key\naws_secret_access_key = secret\n"
-    )
-    resolve(s3.url).set("k", b"1")
-    assert resolve(s3.url, storage_options=s3.options).get("k") == b"1"
-    monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
-    store = resolve(s3.url)
-    assert isinstance(store, ObjectStore)
-    assert "endpoint" not in store.bucket.config
-
-
 def test_an_emulator_of_google_is_asked(gs: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """D3: a host and a port without a scheme, as gcsfs takes it."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gs.server.url.removeprefix("http://"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, Store
+from omnizarr.stores import LocalStore, MemoryStore, Store
 from omnizarr.testing.stores import (
     AbsenceTests,
     ClosableTests,
@@ -47,11 +47,3 @@ class TestLocal(
     def broken(self, tmp_path: Path) -> Store:
         (tmp_path / "loop").symlink_to(tmp_path / "loop")
         return LocalStore(tmp_path / "loop")
-
-
-class TestDirectory(StoreTests, ClosableTests, VersionedTests):
-    settles = 0.15
-
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Store:
-        return DirectoryStore(tmp_path / "store")

@@ -132,7 +132,6 @@ REMOVED_DIRECTORY = _local(40, 0.0001, 0.03)  # by others, while it is empty
 ABSENCE = _local(5, 0.001, 0.05)  # of metadata that are just being replaced
 REPLACEMENT = _local(1000, 0.01, 0.01)  # of a node, by a writer that is at work
 EMFILE = (errno.EMFILE, errno.ENFILE)
-RETRY_OPTIONS = ("retry", *(f.name for f in fields(Retry)))
 
 
 def take_retry(options: dict[str, Any]) -> Retry:

@@ -3,10 +3,9 @@
 Keys cannot be listed. A name and password in the URL become a header, and its query string (a
 signature, say) is sent with every request; messages contain neither.
 
-Values are fetched by obstore where it is installed: its client runs outside the interpreter's lock
-and takes a fraction of the processor time. Whatever it cannot do (query strings, proxies, unusual
-keys) or does not deliver as requested, the client in Python does, which also finds out what is
-wrong; its answer counts.
+Values are fetched by obstore where it is installed, outside the interpreter's lock. Whatever it
+cannot do (query strings, proxies, unusual keys) or does not deliver as requested, the client in
+Python does; its answer counts.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
-from http.client import responses
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
@@ -30,14 +28,13 @@ from urllib3.exceptions import HTTPError
 from omnizarr import config
 from omnizarr.concurrency.pool import interruptible
 from omnizarr.concurrency.retry import (
-    RETRY_OPTIONS,
     TRANSIENT_STATUS,
     Retry,
     TransientError,
     descriptor_shortage,
     take_retry,
 )
-from omnizarr.errors import InvalidArgument, StoreError, known_names
+from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import (
     Bytes,
@@ -60,7 +57,6 @@ _PIECE = 2**18
 _STABLE = 3  # seconds after which a date is trusted
 _STABLE_HERE = 3600  # the same, by the clock of this machine
 _ABSENT = frozenset({404, 410})
-_OPTIONS = ("headers", "absent_status")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9._/-]+")  # in which nothing is quoted
 _MAX_FAILURES = 3  # one after the other, until obstore is used no more
 _TIMED_OUT = "timed out"  # in its messages
@@ -110,22 +106,10 @@ class HTTPStore(Closeable):
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = True, **options: Any) -> HTTPStore:
         """Return the store that a URL names."""
-        retry = take_retry(options)
-        known = {k: options.pop(k) for k in _OPTIONS if k in options}
-        if options:
-            name = sorted(options)[0]
-            known_here = known_names(name, (*_OPTIONS, *RETRY_OPTIONS))
-            raise StoreError(
-                f"unknown storage_options {sorted(options)} for {redact_url(url)!r}; {known_here}"
-            )
-        return cls(url, retry=retry, **known)
+        return cls(url, retry=take_retry(options), **options)
 
     def checking_redirects(self, check: Callable[[str], object]) -> HTTPStore:
-        """Return this store with a function that checks every URL, and raises to refuse it.
-
-        It sees redirects too, before they are followed. obstore follows them by itself, so it
-        is not used.
-        """
+        """Return this store with a check of every URL, also of redirects, which obstore follows."""
         found = copy.copy(self)
         found._pools, found._native = None, None
         found._check_url, found._failures, found.speed = check, _MAX_FAILURES, Speed()
@@ -250,9 +234,7 @@ class HTTPStore(Closeable):
             if status in self.absent_status:
                 return None, None
             if status in TRANSIENT_STATUS:
-                raise TransientError(
-                    f"the server responds {status} {responses.get(status, '')}".strip()
-                ) from None
+                raise TransientError(f"the server responds {status}") from None
             if status is None and not isinstance(e, StoreError) and _TIMED_OUT in str(e):
                 raise TransientError("the response did not come in time") from None
             self._failures += status is None
@@ -449,10 +431,9 @@ def _check_part(response: Any, body: bytes, range: Range) -> None:
 def _validator(response: Any) -> str | None:
     """Return the validator of a response, which tells one value from another.
 
-    It begins with ``W/`` if it is weak: another value may have it. Dates have a resolution of
-    seconds, and so have the ETags that many servers derive from them: a value may be replaced by
-    another with the same date within that second. So no validator is strong until a little later,
-    nor a weak ETag without a date (RFC 9110, 8.8.2).
+    It begins with ``W/`` if it is weak: another value may have it. Dates, and the ETags that many
+    servers derive from them, have a resolution of seconds, so none is strong until a little later
+    (RFC 9110, 8.8.2).
     """
     tag, modified = response.headers.get("ETag"), response.headers.get("Last-Modified")
     if modified is None:
@@ -488,10 +469,5 @@ def _generation(validator: str | None) -> str | None:
 
 
 def _retry_after(response: Any) -> float:
-    text = response.headers.get("Retry-After", "")
-    try:
-        if text.strip().isdigit():
-            return float(text)
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (TypeError, ValueError):
-        return 0.0
+    text = response.headers.get("Retry-After", "").strip()
+    return float(text) if text.isdigit() else 0.0  # servers hardly ever send a date

@@ -17,8 +17,8 @@ from omnizarr.concurrency.fork import Usage, gate
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import Range
-from omnizarr.stores.database import Transaction, TransactionStore, Use
 from omnizarr.stores.operations import check_length
+from omnizarr.stores.sqlite import Transaction, TransactionStore, Use
 
 try:
     import lmdb

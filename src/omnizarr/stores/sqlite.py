@@ -1,25 +1,232 @@
-"""A store in a table of an SQLite file.
+"""A store in a table of an SQLite file, and what it has in common with LMDB.
 
-The table is that of zarr-python 2: ``zarr(k TEXT PRIMARY KEY, v BLOB)``. Every thread has its own
-connection.
+A generation is a digest of the value, so that data of other programs has one too. The table is that
+of zarr-python 2: ``zarr(k TEXT PRIMARY KEY, v BLOB)``. Every thread has its own connection.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 from weakref import WeakSet, WeakValueDictionary
 
-from omnizarr.concurrency.fork import gate
+from omnizarr.concurrency.fork import Usage, gate
 from omnizarr.concurrency.retry import descriptor_shortage
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Range
-from omnizarr.stores.database import Transaction, TransactionStore, Use
+from omnizarr.stores.base import (
+    Bytes,
+    KeyChanges,
+    ListedStore,
+    ListKeys,
+    Names,
+    Range,
+    Requests,
+    Traits,
+    Values,
+    VersionedValue,
+    absolute_path,
+    flat,
+    split_path,
+    value_digest,
+)
+from omnizarr.stores.operations import (
+    check_key,
+    check_prefix,
+    check_writable,
+    list_level,
+    named,
+    translated_errors,
+)
+
+Use: TypeAlias = Literal["read", "snapshot", "change", "create"]  # of a transaction
+_PAGE = 10_000  # keys of a listing that are in memory at a time
+
+
+class Transaction:
+    """The rows that one transaction sees: none here, where there is no database."""
+
+    def read(self, key: str, range: Range | None = None) -> bytes | None:
+        return None
+
+    def size(self, key: str) -> int | None:
+        return None
+
+    def put(self, rows: Iterable[tuple[str, bytes | memoryview]]) -> None: ...
+    def erase(self, keys: Iterable[str]) -> None: ...
+    def scan(self, start: str) -> Iterator[str]:
+        """Yield the keys from `start` on, sorted."""
+        return iter(())
+
+    def below(self, prefix: str, start: str | None = None) -> Iterator[str]:
+        """Yield the keys below a prefix, from `start` on."""
+        keys = self.scan(prefix if start is None else start)
+        return itertools.takewhile(lambda key: key.startswith(prefix), keys)
+
+
+class TransactionStore(ListedStore, ABC):
+    """The rows of a database in a file or folder, which need not exist yet."""
+
+    traits = Traits(low_latency=True)
+    scheme: ClassVar[str]
+    errors: ClassVar[tuple[type[Exception], ...]]  # of the library
+
+    def __init__(
+        self, path: str | os.PathLike[str], read_only: bool, options: dict[str, Any]
+    ) -> None:
+        self.path = absolute_path(path)
+        self.read_only = read_only
+        self.options = options
+        self._usage = Usage()
+
+    @classmethod
+    def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> Self:
+        """Return the store of a URL such as ``sqlite://path/to/file``."""
+        return cls("".join(split_path(url)), read_only=read_only, **options)
+
+    @abstractmethod
+    def _begin(self, use: Use) -> AbstractContextManager[Transaction]:
+        """Return a context with a transaction; all reads in a snapshot see the same moment."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Close what this store has open."""
+
+    @contextmanager
+    def _transaction(
+        self, verb: str, keys: Iterable[str], use: Use = "read"
+    ) -> Iterator[Transaction]:
+        errors = (*self.errors, OSError)
+        with (
+            gate,
+            translated_errors(verb, named(keys), self, errors),
+            self._usage,
+            self._begin(use) as rows,
+        ):
+            yield rows
+
+    # Reading
+
+    def get_many(self, requests: Requests) -> Values:
+        asked = [(check_key(key), range) for key, range in requests]
+        keys = (key for key, _ in asked)
+        with self._transaction("read", keys, "snapshot" if len(asked) > 1 else "read") as rows:
+            return [rows.read(key, range) for key, range in asked]
+
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        asked = [*map(check_key, keys)]
+        with self._transaction("read", asked) as rows:
+            return {key: size for key in asked if (size := rows.size(key)) is not None}
+
+    def generation(self, key: str) -> str | None:
+        return value_digest(self.get(key))
+
+    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
+        value = self.get(key)
+        part = value if value is None or range is None else range.of(value)
+        return part, value_digest(value)
+
+    # Writing
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        check_writable(self)
+        rows = [(check_key(key), flat(value)) for key, value in values]
+        with self._transaction("write", (key for key, _ in rows), "create") as found:
+            found.put(rows)
+
+    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        return self.change_if({key: value}, {key: generation})
+
+    def change_if(
+        self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
+    ) -> bool:
+        check_writable(self)
+        stored = [(check_key(key), flat(v)) for key, v in changes.items() if v is not None]
+        erased = [check_key(key) for key, value in changes.items() if value is None]
+        with self._transaction("write", changes, "create") as rows:
+            if any(value_digest(rows.read(key)) != known for key, known in expected.items()):
+                return False
+            rows.put(stored)
+            rows.erase(erased)
+            return True
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        check_key(key)
+        with self._transaction("erase", [key], "change") as rows:
+            rows.erase([key])
+
+    def erase_prefix(self, prefix: str) -> None:
+        check_writable(self)
+        check_prefix(prefix)
+        with self._transaction("erase", [prefix], "change") as rows:
+            rows.erase([*rows.below(prefix)])
+
+    def change_keys(self, find: Callable[[ListKeys], KeyChanges | None]) -> bool:
+        check_writable(self)
+        with self._transaction("change", ["keys"], "create") as rows:
+            changes = find(lambda prefix: [*rows.below(prefix)])
+            if changes is None:
+                return False
+            rows.erase(map(check_key, changes.erased))
+            for old, new in changes.renamed:
+                value = rows.read(check_key(old))
+                if value is not None:
+                    rows.erase([old])
+                    rows.put([(check_key(new), value)])
+            rows.put((check_key(key), flat(value)) for key, value in changes.values)
+        return True
+
+    # Listing
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        check_prefix(prefix)
+        last, page = prefix, None
+        while page is None or len(page) == _PAGE:
+            with self._transaction("list", [prefix]) as rows:
+                keys = (key for key in rows.below(prefix, last) if key != last)
+                page = [*itertools.islice(keys, _PAGE)]
+            yield from page
+            last = page[-1] if page else last
+
+    def list_dir(self, prefix: str) -> tuple[Names, Names]:
+        check_prefix(prefix)
+        with self._transaction("list", [prefix]) as rows:
+            return list_level(rows.scan, prefix)
+
+    # What it is
+
+    def close(self) -> None:
+        """Close the database; the store cannot be used afterwards."""
+        with gate:
+            self._usage.close(self._release)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), read_only=self.read_only, **self.options), (self.path,)
+
+    def real_path(self) -> tuple[str]:
+        """Return the path, for `identity_details`: an inode may be used again by another file."""
+        return (os.path.realpath(self.path),)
+
+    def _values_at(self) -> tuple[str, str]:
+        return self.scheme, *self.real_path()
+
+    def identity(self, prefix: str = "") -> identity.StorageIdentity:
+        return identity.file(self.path, prefix)
+
+    def __repr__(self) -> str:
+        return f"{self.scheme}://{self.path}"
+
+
+# SQLite
 
 _TABLE = "CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)"
 _HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name='zarr'"

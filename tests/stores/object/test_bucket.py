@@ -31,8 +31,7 @@ def config(kind: str, **options: Any) -> dict[str, Any]:
 def profiles(home: Path) -> None:
     (home / ".aws/config").write_text(
         "[default]\nregion = us-east-1\n"
-        "[profile lab]\nregion = eu-west-1\nservices = lab-services\n"
-        "[services lab-services]\ns3 =\n  endpoint_url = http://127.0.0.1:9000\n"
+        "[profile lab]\nregion = eu-west-1\nendpoint_url = http://127.0.0.1:9000\n"
     )
     (home / ".aws/credentials").write_text(
         "[default]\naws_access_key_id = A\naws_secret_access_key = a\n"
@@ -55,6 +54,8 @@ def test_a_profile_has_keys_region_and_endpoint(
     monkeypatch.setenv("AWS_PROFILE", "lab")
     assert config("s3") == lab
     assert Bucket.make("s3", "bucket", {}, Retry()).client_options["allow_http"] is True
+    monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
+    assert "endpoint" not in config("s3")
 
 
 @pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])

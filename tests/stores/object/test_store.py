@@ -147,7 +147,7 @@ def test_the_error_says_that_neither_anonymous_access_nor_credentials_did(
     s3.server.break_down("403")
     options = {"endpoint": s3.options["endpoint"], "region": "us-east-1", **QUICK}
     store = resolve(f"{s3.url}/data", storage_options=options)
-    with pytest.raises(StoreError, match=r"'a/k'.*anonymous.*denied.*no credentials.*AWS_"):
+    with pytest.raises(StoreError, match=r"'a/k'.*anonymous.*denied.*no credentials"):
         store.get("a/k")
     asked = resolve(f"{s3.url}/data", storage_options={**options, "anonymous": True})
     with pytest.raises(StoreError, match=r"'a/k'.*denied \(anonymously\)"):

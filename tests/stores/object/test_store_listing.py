@@ -58,25 +58,6 @@ def test_a_listing_goes_on_after_an_error(
     assert [*first, *listing] == expected
 
 
-def test_a_listing_that_fails_for_good_is_an_error(
-    bucket: tuple[gcs.CloudStorage, ObjectStore],
-) -> None:
-    server, store = bucket
-    listing = store.list_prefix("x/")
-    next(listing)
-    server.break_down("500")
-    with pytest.raises(StoreError, match="cannot list 'x/'"):
-        list(listing)
-
-
-def test_only_the_pages_that_are_needed_are_requested(
-    bucket: tuple[gcs.CloudStorage, ObjectStore],
-) -> None:
-    server, store = bucket
-    assert next(store.list()).startswith("x")
-    assert len(server.log) <= 2
-
-
 def test_keys_are_erased_while_they_are_listed(
     bucket: tuple[gcs.CloudStorage, ObjectStore],
 ) -> None:

@@ -149,43 +149,17 @@ def test_a_file_with_too_many_rows_is_refused(folder: Path) -> None:
         ReferenceStore(folder).get("a/0.0")
 
 
-VALUES = st.one_of(
-    st.none(),
-    st.integers(-(2**63), 2**63 - 1),
-    st.floats(),
-    st.booleans(),
-    st.sampled_from(["", "0", "data.bin"]),
+@pytest.mark.parametrize(
+    ("path", "offset", "size"),
+    [("data.bin", -1, 4), ("data.bin", 0.5, 4), ("data.bin", 0, True), (3, 0, 4)],
 )
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
-@given(st.one_of(st.just("data.bin"), VALUES), VALUES, VALUES)
 def test_a_row_is_checked_as_strictly_as_a_list_in_json(
     folder: Path, path: Any, offset: Any, size: Any
 ) -> None:
-    columns = {"path": [path], "offset": [offset], "size": [size]}
-    table = pyarrow.table({name: pyarrow.array(column) for name, column in columns.items()})
+    table = pyarrow.table({"path": [path], "offset": [offset], "size": [size]})
     parquet.write_table(table, folder / "a" / "refs.0.parq")
-
-    def found(store: ReferenceStore) -> Any:
-        try:
-            return store.get("a/0.0")
-        except StoreError:
-            return StoreError
-
-    if path is None or path == "":
-        expected = None
-    else:
-        zero = [offset, size] in ([0, 0], [None, 0], [0, None], [None, None])
-        whole = zero and not any(isinstance(n, (bool, float)) for n in (offset, size))
-        target = [path] if whole else [path, *(0 if n is None else n for n in (offset, size))]
-        refs = folder.parent / "refs.json"
-        refs.write_text(json.dumps({"a/0.0": target}))
-        try:
-            expected = found(ReferenceStore(refs))
-        except StoreError:
-            expected = StoreError
-    assert found(ReferenceStore(folder)) == expected
+    with pytest.raises(StoreError, match=r"must be \[url\]"):
+        ReferenceStore(folder).get("a/0.0")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)

@@ -19,7 +19,7 @@ from omnizarr.stores import NestedDirectoryStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
-from tests.stores.test_database import redis_url
+from tests.stores.test_sqlite import redis_url
 
 __all__ = ["redis_url"]
 

@@ -43,11 +43,6 @@ _ENDPOINT_VARIABLES = {
     "gs": ("GOOGLE_BASE_URL", "STORAGE_EMULATOR_HOST"),
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
-CREDENTIAL_SOURCES = {
-    "s3": "storage_options, AWS_* variables, ~/.aws and the instance's own role",
-    "gs": "storage_options, GOOGLE_* variables, gcloud's default login and the instance's account",
-    "az": "storage_options, AZURE_* variables, the az command and the managed identity",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,21 +150,10 @@ def _aws_sections(profile: str | None) -> tuple[str, dict[str, str]]:
         except (OSError, UnicodeDecodeError, configparser.Error) as e:
             raise StoreError(f"cannot read the AWS settings {str(path)!r}: {e}") from e
         if parser.has_section(section):
-            merged |= _with_services(parser, dict(parser[section]))
+            merged |= dict(parser[section])
     if profile and not merged:
         raise StoreError(f"there is no AWS profile {profile!r} in {str(home)!r}")
     return name, merged
-
-
-def _with_services(parser: configparser.RawConfigParser, section: dict[str, str]) -> dict[str, str]:
-    """Return a profile with the endpoint for S3 of its section ``[services NAME]``."""
-    services = f"services {section.get('services', '')}"
-    if parser.has_option(services, "s3"):
-        for line in parser.get(services, "s3").splitlines():
-            name, _, value = line.partition("=")
-            if name.strip() == "endpoint_url":
-                return {**section, "endpoint_url": value.strip()}
-    return section
 
 
 _BY_BOTOCORE = ("sso_session", "sso_start_url", "credential_process", "role_arn")
@@ -231,7 +215,6 @@ class Bucket:
     name: str
     config: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
     client_options: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
-    retry_config: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
     access: Access = "credentials"
     chosen: bool = True  # the user chose the access, so no other is tried
 
@@ -277,8 +260,7 @@ class Bucket:
         if kind == "s3" and "region" not in config and not stated:
             region = _aws_sections(profile)[1].get("region")
             config |= {"region": region} if region else {}
-        no_repeats = {"max_retries": 0, "retry_timeout": timedelta(seconds=retry.timeout)}
-        bucket = cls(kind, name, config, client, no_repeats)
+        bucket = cls(kind, name, config, client)
         if found is not None:
             return replace(bucket, config=config | found)
         access: Access = "instance" if anonymous is False else "anonymous"
@@ -299,9 +281,7 @@ class Bucket:
         if given.get("credential_provider") is not None:
             config["credential_provider"] = given["credential_provider"]
         name = str(config.pop("bucket", None) or config.pop("container_name", ""))
-        bucket = cls(
-            kind, name, config, dict(given.get("client_options") or {}), given.get("retry_config")
-        )
+        bucket = cls(kind, name, config, dict(given.get("client_options") or {}))
         return bucket, (given.get("prefix") or "").strip("/")
 
     def identity(self, path: str) -> identity.StorageIdentity:
@@ -324,8 +304,6 @@ class Bucket:
     def endpoint(self) -> str:
         """The server that has the bucket, or the account; empty for the cloud's own."""
         stated = self.config.get("endpoint") or self.config.get("base_url")
-        if stated is None and self.kind == "s3":
-            stated = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         if stated is None and self.kind == "az":
             stated = f"https://{self.config.get('account_name', '')}.blob.core.windows.net"
         return str(stated or "")
@@ -333,8 +311,7 @@ class Bucket:
     def _client_key(self) -> Key | None:
         """Return a cache key of all that makes a client; None if an object among it is unknown."""
         seen = {n: v for n, v in os.environ.items() if n.upper().startswith(_ENVIRONMENT)}
-        options = self.config, self.client_options, self.retry_config or {}, seen
-        given = [sorted(each.items()) for each in options]
+        given = [sorted(each.items()) for each in (self.config, self.client_options, seen)]
         return typed_key((self.kind, self.name, self.access, given), _profile)
 
     def _make(self, library: Any) -> Any:
@@ -351,7 +328,7 @@ class Bucket:
                 self.name,
                 config=config,
                 client_options=client or None,
-                retry_config=self.retry_config or None,
+                retry_config={"max_retries": 0},  # `Retry` repeats requests
                 **extra,
             )
         except library.exceptions.UnknownConfigurationKeyError as e:

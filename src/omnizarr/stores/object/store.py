@@ -18,7 +18,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from omnizarr.concurrency.fork import never_release
 from omnizarr.concurrency.pool import in_parallel, interruptible
 from omnizarr.concurrency.retry import (
     MAY_BE_DONE,
@@ -47,7 +46,7 @@ from omnizarr.stores.base import (
 )
 from omnizarr.stores.byte_ranges import Speed, fetch_each, fetch_many, fetch_many_versioned
 from omnizarr.stores.object import obstore
-from omnizarr.stores.object.bucket import CREDENTIAL_SOURCES, Bucket
+from omnizarr.stores.object.bucket import Bucket
 from omnizarr.stores.object.obstore import NO_RANGES, Meta, fetch, range_options, status_of
 from omnizarr.stores.operations import check_key, check_length, check_prefix, check_writable
 
@@ -77,9 +76,8 @@ def _entry(meta: Meta, skip: int) -> Entry:
 def was_stored(client: Any, path: str, data: Any, name: str, mark: str) -> bool | None:
     """Return whether our write has stored an object; None if that cannot be known.
 
-    A mark has a number of the write, and a digest of the generation that it replaced: if
-    another write has replaced the same one, this one has not. If a server stores no metadata, the
-    bytes are compared.
+    If another write has replaced the same generation, whose digest its mark has, this one has not.
+    If a server stores no metadata, the bytes are compared.
     """
     try:
         result = client.get(path)
@@ -118,35 +116,26 @@ class _Listing:
     def __init__(self, top: str, is_sorted: bool) -> None:
         self._top = top
         self._sorted = is_sorted  # as far as is known
-        self._last = b""  # the path that was listed last
+        self.last = b""  # the path that was listed last; empty if there was none
         self._known = b""  # the path up to which objects were listed before an error
         self._stream: Iterator[list[Meta]] | None = None
-        self._process = os.getpid()
-
-    @property
-    def is_empty(self) -> bool:
-        """True if no object was listed so far."""
-        return not self._last
 
     def next_page(self, client: Any) -> list[Meta]:
         """Return the next objects; none at the end."""
         stream, self._stream = self._stream, None  # it cannot be used after an error
-        if self._process != os.getpid():
-            never_release(stream)  # it belongs to the parent
-            raise StoreError("the process was forked while it was listed; list again")
         if stream is None:
-            self._known = self._last
+            self._known = self.last
             self._check_sorted()
-            offset = self._last.decode() or None
+            offset = self.last.decode() or None
             stream = client.list(self._top or None, offset=offset, chunk_size=_BATCH)
         found: list[Meta] = []
         page: list[Meta]
         while not found and (page := next(stream, [])):  # a server may ignore the offset
             found = [meta for meta in page if meta["path"].encode() > self._known]
-        names = [self._last, *(meta["path"].encode() for meta in found)]
+        names = [self.last, *(meta["path"].encode() for meta in found)]
         self._sorted = self._sorted and all(a < b for a, b in itertools.pairwise(names))
         self._check_sorted()
-        self._stream, self._last = stream, names[-1]
+        self._stream, self.last = stream, names[-1]
         return found
 
     def _check_sorted(self) -> None:
@@ -356,8 +345,8 @@ class ObjectStore(ListedStore):
         listing = _Listing((self._start + prefix).rstrip("/"), self.bucket.kind != "az")
         while page := self._call("list", prefix, listing.next_page):
             yield from (_entry(meta, skip) for meta in page)
-        if listing.is_empty:
-            self._call("list", prefix, lambda client: self._checked_empty(client, None))
+        if not listing.last:
+            self._check_empty(prefix)
 
     def check_new_key(self, key: str) -> None:
         """Raise if object stores cannot have a key, or cannot tell it from another."""
@@ -377,28 +366,24 @@ class ObjectStore(ListedStore):
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         check_prefix(prefix)
-        top = (self._start + prefix).rstrip("/")
-
-        def one_level(client: Any) -> dict[str, Any]:
-            found: dict[str, Any] = client.list_with_delimiter(top or None)
-            empty = not found["objects"] and not found["common_prefixes"]
-            return self._checked_empty(client, found) if empty else found
-
-        found = self._call("list", prefix, one_level)
-        skip = len(self._start)
+        top, skip = (self._start + prefix).rstrip("/"), len(self._start)
+        found = self._call("list", prefix, lambda client: client.list_with_delimiter(top or None))
+        if not found["objects"] and not found["common_prefixes"]:
+            self._check_empty(prefix)
         keys = [entry["path"][skip:] for entry in found["objects"]]
         return keys, [f"{path[skip:]}/" for path in found["common_prefixes"]]
 
-    def _checked_empty(self, client: Any, listing: T) -> T:
-        """Return an empty listing; raise if the server answers a missing key with a web page."""
-        try:
-            fetch(client, self._start + _NO_KEY, {})
-        except FileNotFoundError:
-            return listing
-        except obstore.library().exceptions.BaseError as e:
-            if status_of(e) is None:
-                raise
-        return listing
+    def _check_empty(self, prefix: str) -> None:
+        """Raise if nothing is listed since the server answers every request with a web page."""
+
+        def look(client: Any) -> None:
+            try:
+                fetch(client, self._start + _NO_KEY, {})
+            except obstore.library().exceptions.BaseError as e:
+                if status_of(e) is None:
+                    raise
+
+        self._call("list", prefix, look, None)
 
     # Identity
 
@@ -426,11 +411,6 @@ class ObjectStore(ListedStore):
         path = self._start + check_key(key)
         if "\\" in path and self.bucket.kind == "az":
             raise InvalidName(f"{key!r} has a backslash, which Azure takes for a slash; rename it")
-        if len(path) > _MAX_KEY // 4 and len(path.encode()) > _MAX_KEY:
-            raise StoreError(
-                f"key {key!r} in {self!r} is too long: {len(path.encode())} bytes with the prefix;"
-                f" object stores take {_MAX_KEY}"
-            )
         return path
 
     def _call(
@@ -453,13 +433,13 @@ class ObjectStore(ListedStore):
 
         try:
             return interruptible(lambda: self._try(attempt))
-        except AnswerLost as e:
-            if e.superseded:
-                raise
-            maybe = f"; {MAY_BE_DONE}" if verb in ("write", "erase") else ""
-            raise AnswerLost(f"cannot {verb} {key!r} in {self!r}: {e}{maybe}") from e.__cause__
         except StoreError as e:
-            raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
+            lost = isinstance(e, AnswerLost)
+            if isinstance(e, AnswerLost) and e.superseded:
+                raise
+            maybe = f"; {MAY_BE_DONE}" if lost and verb in ("write", "erase") else ""
+            kind = AnswerLost if lost else StoreError
+            raise kind(f"cannot {verb} {key!r} in {self!r}: {e}{maybe}") from e.__cause__
 
     def _try(self, attempt: Callable[[], T]) -> T:
         """Try; if anonymous access is denied, try once more with the role of the machine."""
@@ -475,8 +455,8 @@ class ObjectStore(ListedStore):
         except StoreError as e:
             self.bucket = before
             raise StoreError(
-                f"anonymous access is denied, and no credentials were found in"
-                f" {CREDENTIAL_SOURCES[before.kind]}: {e}"
+                "anonymous access is denied, and no credentials were found in storage_options, the"
+                f" environment, the configuration of the cloud's tools and this machine's role: {e}"
             ) from e.__cause__
 
     def _result_of(self, error: Exception, absent: Any, *, after_end: bool = False) -> Any:

@@ -6,11 +6,10 @@ A value is text (the value itself, or ``base64:…``), an object (a JSON documen
 whole file) or ``[url, offset, length]``. Version 1 adds templates: ``{{u}}`` stands for a text.
 Templates with variables and generators of keys, which hardly any writer uses, are refused.
 
-Parquet references are a folder with ``.zmetadata`` and ``<array>/refs.<n>.parq``. The first has all
-metadata of a version 2 hierarchy, and the number of chunks that each file describes. A row is a
-chunk, in C order: `raw` is its value, or `path`, `offset` and `size` say where it is; a size and
-offset of 0 mean the whole file, no path and no value that there is no chunk. Files are read when
-one of their chunks is needed, and the last ones are kept.
+Parquet references are a folder with ``.zmetadata``, all metadata of a version 2 hierarchy, and
+``<array>/refs.<n>.parq`` with a row for each chunk, in C order: `raw` is its value, or `path`,
+`offset` and `size` say where it is; a size and offset of 0 mean the whole file, no path and no
+value that there is no chunk.
 """
 
 from __future__ import annotations

@@ -352,14 +352,7 @@ class ReferenceStore(ListedStore):
         return found
 
     def generation(self, key: str) -> str | None:
-        reference = self._references.find(check_key(key))
-        if not isinstance(reference, ReferenceTarget):
-            return value_digest(reference)
-        store, at = self._targets.locate(reference.url, key)
-        with _reading_target():
-            return reference.generation(
-                store.generation(at) if isinstance(store, Versioned) else None
-            )
+        return self.get_versioned(key, Range(0, 0))[1]
 
     def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
         reference = self._references.find(check_key(key))
