@@ -31,7 +31,8 @@ def config(kind: str, **options: Any) -> dict[str, Any]:
 def profiles(home: Path) -> None:
     (home / ".aws/config").write_text(
         "[default]\nregion = us-east-1\n"
-        "[profile lab]\nregion = eu-west-1\nendpoint_url = http://127.0.0.1:9000\n"
+        "[profile lab]\nregion = eu-west-1\nservices = lab-services\n"
+        "[services lab-services]\ns3 =\n  endpoint_url = http://127.0.0.1:9000\n"
     )
     (home / ".aws/credentials").write_text(
         "[default]\naws_access_key_id = A\naws_secret_access_key = a\n"

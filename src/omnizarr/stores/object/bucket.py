@@ -150,10 +150,21 @@ def _aws_sections(profile: str | None) -> tuple[str, dict[str, str]]:
         except (OSError, UnicodeDecodeError, configparser.Error) as e:
             raise StoreError(f"cannot read the AWS settings {str(path)!r}: {e}") from e
         if parser.has_section(section):
-            merged |= dict(parser[section])
+            merged |= _with_services(parser, dict(parser[section]))
     if profile and not merged:
         raise StoreError(f"there is no AWS profile {profile!r} in {str(home)!r}")
     return name, merged
+
+
+def _with_services(parser: configparser.RawConfigParser, section: dict[str, str]) -> dict[str, str]:
+    """Return a profile with the endpoint for S3 of its section ``[services NAME]``."""
+    services = f"services {section.get('services', '')}"
+    if parser.has_option(services, "s3"):
+        for line in parser.get(services, "s3").splitlines():
+            name, _, value = line.partition("=")
+            if name.strip() == "endpoint_url":
+                return {**section, "endpoint_url": value.strip()}
+    return section
 
 
 _BY_BOTOCORE = ("sso_session", "sso_start_url", "credential_process", "role_arn")

@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
+from omnizarr.concurrency.fork import never_release
 from omnizarr.concurrency.pool import in_parallel, interruptible
 from omnizarr.concurrency.retry import (
     MAY_BE_DONE,
@@ -119,10 +120,14 @@ class _Listing:
         self.last = b""  # the path that was listed last; empty if there was none
         self._known = b""  # the path up to which objects were listed before an error
         self._stream: Iterator[list[Meta]] | None = None
+        self._process = os.getpid()
 
     def next_page(self, client: Any) -> list[Meta]:
         """Return the next objects; none at the end."""
         stream, self._stream = self._stream, None  # it cannot be used after an error
+        if self._process != os.getpid():
+            never_release(stream)  # it belongs to the parent
+            raise StoreError("the process was forked while it was listed; list again")
         if stream is None:
             self._known = self.last
             self._check_sorted()
