@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from omnizarr.concurrency import fork, limits
+from omnizarr.concurrency import fork, pool
 from omnizarr.concurrency.fork import Usage
 from omnizarr.errors import StoreError
 
@@ -79,13 +79,13 @@ def test_a_forked_child_does_not_wait_for_threads_of_its_parent(
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-@pytest.mark.parametrize("make", [lambda: fork.gate, Usage, lambda: limits.bytes_in_flight(1)])
+@pytest.mark.parametrize("make", [lambda: fork.gate, Usage, lambda: pool.bytes_in_flight(1)])
 def test_a_finaliser_may_wait_for_another_thread_wherever_its_own_was_interrupted(
     make: Callable[[], AbstractContextManager[Any]],
 ) -> None:
     """No lock is held at any call of the way in and out, where the interpreter may interrupt."""
     mine, strikes = make(), list[bool]()
-    modules = {fork.__file__, limits.__file__}
+    modules = {fork.__file__, pool.__file__}
 
     def use() -> None:
         with mine if isinstance(mine, Usage | fork.LibraryGate) else make():

@@ -1,9 +1,13 @@
-"""Threads: helpers of one call, a pool for requests, which mostly wait, and one for coroutines.
+"""Threads: helpers of one call, a pool for requests, which mostly wait, a loop for coroutines.
 
 An error of one call drops those that have not begun and is raised when the others have ended, so
 that the caller may close what they use. An interrupt (Ctrl-C) waits for calls that may take long,
 such as a request that a server does not answer, at most for `INTERRUPT_WAIT`; a second one leaves
 at once.
+
+All reads and writes of a process have one budget of threads and of bytes. A call that comes while
+others are busy, or from one of their threads, gets fewer threads, so that threads do not multiply
+under Dask or in nested calls. Nobody waits: a call always has its own.
 
 No thread keeps the process from ending. Where none can be started, at the end of the interpreter or
 at a limit of the system, the caller does the work itself.
@@ -17,17 +21,17 @@ import math
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from omnizarr import config
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.key_locks import CHUNKS, INTERNAL, holds_below, locked
-from omnizarr.concurrency.limits import Ending, count_as_taken, return_threads, take_threads
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -35,7 +39,126 @@ R = TypeVar("R")
 
 SMALL = 2**16  # below this many bytes a call stays on its own thread
 START = 2.0  # seconds that a thread may take to begin
+LEAST_BYTES = 2**20  # that a call may always have in flight
 INTERRUPT_WAIT = 1.0  # seconds that an interrupt waits for calls that may take long
+
+
+# The budget
+
+
+class _Used:
+    """The threads and bytes that are in use now.
+
+    Nothing is called where the lock is held: the interpreter could run a finaliser there, and that
+    wait for a thread which waits for this lock.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.threads = 0
+        self.nbytes = 0
+
+
+Share: TypeAlias = tuple[_Used, int, int]  # of threads: this one, and others
+
+
+class Ending:
+    """An event that one thread waits for, even again after an interrupt.
+
+    `Thread.join` and `threading.Event` do not survive an exception of a signal handler that comes
+    right after they have got a lock.
+    """
+
+    def __init__(self) -> None:
+        self._come = False
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Set the event, once only."""
+        self._come = True
+        self._lock.release()
+
+    def wait(self, seconds: float = math.inf) -> bool:
+        """Return True once the event is set, False if that takes longer."""
+        # Whoever gets the lock keeps it: the end has come by then, and nobody asks for it again.
+        return self._come or self._lock.acquire(timeout=-1 if seconds == math.inf else seconds)
+
+
+class _CountedThread(threading.local):
+    counted = False  # among the threads in use
+
+
+_used = _Used()
+_counted = _CountedThread()
+
+
+def take_threads(wanted: int, limit: int) -> Share:
+    """Take up to `wanted` threads of the `limit`, this one among them.
+
+    Return the share to `return_threads`; its last number is how many threads there are besides.
+    """
+    used, own, more = _used, 0 if _counted.counted else 1, wanted - 1
+    with used.lock:
+        free = limit - used.threads - own
+        more = free if free < more else more
+        more = more if more > 0 else 0
+        used.threads += own + more
+    _counted.counted = True
+    return used, own, more
+
+
+def return_threads(share: Share) -> None:
+    """Return the threads of a share."""
+    used, own, more = share
+    _counted.counted = not own
+    with used.lock:
+        used.threads -= own + more
+
+
+def thread_slots() -> threading.Semaphore:
+    """Return a semaphore that limits the threads of one call to the setting `threads`."""
+    return threading.Semaphore(config.get().threads)
+
+
+@contextmanager
+def bytes_in_flight(wanted: int) -> Iterator[int]:
+    """Yield how many bytes a call may hold; at least `LEAST_BYTES` or all that it wants."""
+    used, limit = _used, config.get().in_flight
+    with used.lock:
+        granted = limit - used.nbytes
+        granted = granted if granted > LEAST_BYTES else LEAST_BYTES
+        granted = granted if granted < wanted else wanted
+        used.nbytes += granted
+    try:
+        yield granted
+    finally:
+        with used.lock:
+            used.nbytes -= granted
+
+
+_tasks = threading.Condition()
+_running: Counter[str] = Counter()  # tasks by the name of their job
+
+
+@contextmanager
+def task_of(job: str, limit: int) -> Iterator[None]:
+    """Count as a task of a job, once fewer than `limit` of its tasks run in this process.
+
+    For executors that may run more tasks at a time than there is memory for.
+    """
+    tasks, running = _tasks, _running
+    with tasks:
+        tasks.wait_for(lambda: running[job] < limit)
+        running[job] += 1
+    try:
+        yield
+    finally:
+        with tasks:
+            running[job] -= 1
+            if not running[job]:
+                del running[job]
+            tasks.notify_all()
 
 
 def start_thread(work: Callable[[], object], name: str) -> bool:
@@ -83,7 +206,7 @@ def run_on_threads(
     def help_out(ending: Ending) -> None:
         try:
             config.inherit(settings)
-            count_as_taken()
+            _counted.counted = True  # its call has taken it
             work()
         except BaseException as e:  # raised below, on the calling thread
             errors.append(e)
@@ -384,7 +507,9 @@ _loop_lock = fork.lock()
 
 
 def _reset() -> None:
-    global _loop
+    global _used, _counted, _tasks, _running, _loop
+    _used, _counted = _Used(), _CountedThread()
+    _tasks, _running = threading.Condition(), Counter()
     _request.pool, _loop = None, None
 
 
