@@ -143,10 +143,7 @@ _running: Counter[str] = Counter()  # tasks by the name of their job
 
 @contextmanager
 def task_of(job: str, limit: int) -> Iterator[None]:
-    """Count as a task of a job, once fewer than `limit` of its tasks run in this process.
-
-    For executors that may run more tasks at a time than there is memory for.
-    """
+    """Count as a task of a job, once fewer than `limit` run here, as there is memory for."""
     tasks, running = _tasks, _running
     with tasks:
         tasks.wait_for(lambda: running[job] < limit)
@@ -162,10 +159,8 @@ def task_of(job: str, limit: int) -> Iterator[None]:
 
 
 def start_thread(work: Callable[[], object], name: str) -> bool:
-    """Run `work` in a thread of its own, or return False where none can be started.
-
-    ``Thread.start`` would wait for ever for a thread that has no memory to begin with.
-    """
+    """Run `work` in a thread of its own, or return False where none can be started."""
+    # ``Thread.start`` would wait for ever for a thread that has no memory to begin with.
     if sys.is_finalizing():
         return False
     begun, claimed = threading.Lock(), threading.Lock()
@@ -246,10 +241,7 @@ def for_each(
     *,
     waits: bool = True,
 ) -> None:
-    """Call a function for every item, on several threads if `nbytes` is large enough.
-
-    Without `waits` an interrupt waits for calls that have begun for `INTERRUPT_WAIT` only.
-    """
+    """Call a function for every item, as `run_on_threads` does if `nbytes` is large enough."""
     threads = useful_threads(count, nbytes)
     if threads <= 1:
         for item in items:
@@ -438,10 +430,8 @@ class _Batch(Generic[A, R]):
 
 
 def interruptible(function: Callable[[], R]) -> R:
-    """Return the result of a slow function that ignores signals, but let signals interrupt it.
-
-    Only the main thread receives signals, so there another thread makes the call.
-    """
+    """Return the result of a slow function that ignores signals, but let signals interrupt it."""
+    # Only the main thread receives signals, so there another thread makes the call.
     if threading.get_ident() != threading.main_thread().ident:
         return function()
     return _Batch(lambda _: function(), [None]).run(1)[0]

@@ -153,7 +153,6 @@ from omnizarr.stores import (
 from omnizarr.stores.base import (
     Bytes,
     Closeable,
-    EnclosesFiles,
     HasSizes,
     LeadsOutside,
     ListsEntries,

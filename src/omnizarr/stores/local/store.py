@@ -151,10 +151,7 @@ class LocalStore(ListedStore):
         return os.fsencode(self._start)
 
     def enclosed(self, folder: str | None = None) -> Self:
-        """Return this store with an error for links that lead out of a folder, by default its own.
-
-        For values that are shown to others: a link could show any file.
-        """
+        """Return this store, in which links that lead out of a folder (its own) are errors."""
         found = copy.copy(self)
         found.enclosure = os.path.realpath(self._start if folder is None else folder)
         kind: Any = type(self)
@@ -389,10 +386,7 @@ class LocalStore(ListedStore):
         return Entry(key, about.st_size, about.st_mtime_ns)
 
     def list_everything(self, prefix: str) -> Iterator[str]:
-        """Yield all keys below a prefix, temporary and lock files, and folders with a final slash.
-
-        The contents of folders that are internal to this package are left out.
-        """
+        """Yield all keys, temporary files and lock files, and folders with a final slash."""
         for head, names in self._walk(prefix, everything=True):
             yield from (head + name for name in names)
 
