@@ -21,7 +21,6 @@ import math
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -137,25 +136,12 @@ def bytes_in_flight(wanted: int) -> Iterator[int]:
             used.nbytes -= granted
 
 
-_tasks = threading.Condition()
-_running: Counter[str] = Counter()  # tasks by the name of their job
+_job_slots: dict[tuple[str, int], threading.Semaphore] = {}
 
 
-@contextmanager
-def task_of(job: str, limit: int) -> Iterator[None]:
-    """Count as a task of a job, once fewer than `limit` run here, as there is memory for."""
-    tasks, running = _tasks, _running
-    with tasks:
-        tasks.wait_for(lambda: running[job] < limit)
-        running[job] += 1
-    try:
-        yield
-    finally:
-        with tasks:
-            running[job] -= 1
-            if not running[job]:
-                del running[job]
-            tasks.notify_all()
+def task_of(job: str, limit: int) -> threading.Semaphore:
+    """Return a context for a task of a job, of which `limit` run here at a time, for memory."""
+    return _job_slots.setdefault((job, limit), threading.Semaphore(limit))
 
 
 def start_thread(work: Callable[[], object], name: str) -> bool:
@@ -497,9 +483,9 @@ _loop_lock = fork.lock()
 
 
 def _reset() -> None:
-    global _used, _counted, _tasks, _running, _loop
+    global _used, _counted, _loop
     _used, _counted = _Used(), _CountedThread()
-    _tasks, _running = threading.Condition(), Counter()
+    _job_slots.clear()
     _request.pool, _loop = None, None
 
 

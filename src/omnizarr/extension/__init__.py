@@ -153,6 +153,7 @@ from omnizarr.stores import (
 from omnizarr.stores.base import (
     Bytes,
     Closeable,
+    EnclosesFiles,
     HasSizes,
     LeadsOutside,
     ListsEntries,

@@ -222,6 +222,22 @@ class LeadsOutside(StoreError):
     """A symbolic link leads out of the enclosure of a store."""
 
 
+@runtime_checkable
+class EnclosesFiles(Protocol):
+    """Can refuse symbolic links that lead out of a folder."""
+
+    enclosure: str | None  # the real folder that no link may lead out of
+
+    def enclosed(self, folder: str | None = None) -> Self:
+        """Return this store, in which links that lead out of a folder are errors."""
+
+    def check_links(self, keys: Iterable[str]) -> None:
+        """Raise if a key leads out of the enclosure."""
+
+    def without_enclosure(self) -> Self:
+        """Return an enclosed store without its checks, for keys that have been checked."""
+
+
 class Entry(NamedTuple):
     """A key in a listing with what is known of its value; None where a store does not say."""
 

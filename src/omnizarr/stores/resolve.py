@@ -213,8 +213,7 @@ def _fsspec_factory(scheme: str) -> Any | None:
     return registry.find("store", "simplecache") if scheme in available_protocols() else None
 
 
-_LISTING = ("list", "list_prefix", "list_dir", "erase_prefix")
-_OPTIONAL_METHODS = (*_LISTING, "set_many", "set_partial", "sizes")
+_OPTIONAL = ("list", "list_prefix", "list_dir", "erase_prefix", "set_many", "set_partial", "sizes")
 
 
 class MinimalStore(Closeable):
@@ -227,7 +226,7 @@ class MinimalStore(Closeable):
         self._takes_range = takes_range(type(inner))
         self._erase = getattr(inner, "erase", None) or getattr(inner, "delete", None)
         self.traits = replace(traits(inner).behind_wrapper(), erases=self._erase is not None)
-        for name in _OPTIONAL_METHODS:
+        for name in _OPTIONAL:
             if callable(getattr(inner, name, None)):
                 setattr(self, name, getattr(inner, name))
 

@@ -32,9 +32,9 @@ from omnizarr.conventions.ome.versions import is_image
 from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrError, TargetError, WrongNode
 from omnizarr.extension import (
     BoundArray,
+    EnclosesFiles,
     GroupModel,
     LeadsOutside,
-    LocalStore,
     Location,
     Node,
     Store,
@@ -154,7 +154,7 @@ def members(store: Store, path: str, offset: int, limit: int) -> Json:
 def _closed(location: Location, names: Iterable[str]) -> dict[str, Exception]:
     """Return the errors of members that are links to outside of the served folder."""
     found: dict[str, Exception] = {}
-    if isinstance(location.store, LocalStore) and location.store.enclosure is not None:
+    if isinstance(location.store, EnclosesFiles) and location.store.enclosure is not None:
         for name in names:
             try:
                 location.store.check_links([paths.join(location.path, name)])

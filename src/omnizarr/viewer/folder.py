@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from omnizarr.bulk.view_as.store import view_as
 from omnizarr.errors import NodeNotFound, OmnizarrError
 from omnizarr.extension import (
+    EnclosesFiles,
     LocalStore,
     PrefixStore,
     Store,
@@ -65,7 +66,7 @@ def store_below(store: Store, path: str) -> Store:
     root = direct_file_root(store)
     if root is not None:  # quicker than a wrapper, which compiled code cannot read from
         return LocalStore(os.path.join(os.fsdecode(root), path), read_only=True)
-    if isinstance(store, LocalStore) and store.enclosure is not None:
+    if isinstance(store, EnclosesFiles) and store.enclosure is not None:
         below = LocalStore(os.path.join(file_root(store) or "", path), read_only=True)
         return below.enclosed(store.enclosure)
     return PrefixStore(store, paths.prefix(path), read_only=True)
@@ -75,7 +76,7 @@ class Folder:
     """All that a server has: one hierarchy, or a folder that has hierarchies at any depth."""
 
     def __init__(self, store: Store, *, follow_links: bool = False) -> None:
-        if isinstance(store, LocalStore) and not follow_links:
+        if isinstance(store, EnclosesFiles) and not follow_links:
             store = store.enclosed()
         self.store, self._follow_links = store, follow_links
         self.whole: ServedHierarchy | None = None  # if all of the store is one hierarchy

@@ -24,9 +24,9 @@ from omnizarr.conventions.cf.variable import Decoding, decode
 from omnizarr.errors import OmnizarrError, SelectionError
 from omnizarr.extension import (
     BoundArray,
+    EnclosesFiles,
     Grid,
     GridAxis,
-    LocalStore,
     RegularAxis,
     as_plain,
     bound_array,
@@ -190,7 +190,7 @@ class _Source:
         self._array, self._bound = array, bound_array(array)
         self._filled: list[tuple[int, ...]] = []  # chunks that are not stored
         store: Any = array.store
-        encloses = isinstance(store, LocalStore) and store.enclosure is not None
+        encloses = isinstance(store, EnclosesFiles) and store.enclosure is not None
         self._enclosed: Any = store if encloses and self._bound.chunk_store is store else None
         if self._enclosed is not None:
             location = replace(location_of(array), store=store.without_enclosure())

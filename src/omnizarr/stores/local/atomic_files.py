@@ -27,7 +27,7 @@ from omnizarr.model.paths import is_ours
 from omnizarr.stores.base import Bytes, Range, flat
 
 try:
-    from omnizarr.stores import _files
+    from omnizarr.stores import _files as _files
 except ImportError:  # no compiler when it was installed, or Windows
     _files = None  # type: ignore[assignment]
 

@@ -46,13 +46,8 @@ from omnizarr.stores.base import (
 )
 from omnizarr.stores.identity import StorageIdentity, directory
 from omnizarr.stores.local import atomic_files
-from omnizarr.stores.local.atomic_files import replace_file
+from omnizarr.stores.local.atomic_files import _files, replace_file
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, direct_file_root
-
-try:
-    from omnizarr.stores import _files
-except ImportError:  # no compiler when it was installed, or Windows
-    _files = None  # type: ignore[assignment]
 
 _UTF8 = sys.getfilesystemencoding() == "utf-8"
 _read_whole = getattr(_files, "read", None) if _UTF8 else None
