@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import UserDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,43 @@ class FolderStore(KeyValueStore):
         return keys, list({f"{prefix}{r.partition('/')[0]}/" for r in rest if "/" in r})
 
 
+class OnlyPartial:
+    """A store with only the partial and bulk operations."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+
+    def get_partial_values(
+        self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]
+    ) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        for key, (start, length) in key_ranges:
+            assert start >= 0
+            value = self.values.get(key)
+            end = None if length is None else start + length
+            found.append(None if value is None else value[start:end])
+        return found
+
+    def set_partial_values(self, parts: Iterable[tuple[str, int, Any]]) -> None:
+        for key, start, value in parts:
+            old = self.values.get(key, b"").ljust(start, b"\0")
+            self.values[key] = old[:start] + bytes(value) + old[start + len(value) :]
+
+    def erase_values(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.values.pop(key, None)
+
+
+class ListablePartial(stores.StoreWithPartialAccess):
+    """The same, with a list of keys."""
+
+    def __init__(self) -> None:
+        super().__init__(OnlyPartial())
+
+    def list(self) -> Iterator[str]:
+        yield from list(self.inner.values)  # type: ignore[attr-defined]
+
+
 Make = Callable[[Path], Store]
 STORES: dict[str, Make] = {
     "memory": lambda path: oz.storage.MemoryStore(),
@@ -53,6 +90,7 @@ STORES: dict[str, Make] = {
     "get set erase list": lambda path: ListingStore(),
     "get set erase list_prefix": lambda path: PrefixStore(),
     "get set erase list_dir": lambda path: FolderStore(),
+    "only partial forms": lambda path: ListablePartial(),
     "nested": lambda path: stores.NestedDirectoryStore(path / "store"),
     "zip": lambda path: stores.ZipStore(path / "x.zip", mode="a"),
     "sqlite": lambda path: SQLiteStore(path / "x.sqlite"),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.engine import kernel
 from omnizarr.stores import resolve
+from omnizarr.stores.byte_ranges import Speed
 from tests.servers.s3 import SimpleStorage
 from tests.servers.skipped import COMPILER
 from tests.servers.web import Web, running
@@ -179,8 +180,9 @@ def shards() -> Iterator[tuple[SimpleStorage, oz.Array, oz.Array]]:
 
 
 def test_the_index_of_a_shard_is_requested_once(
-    shards: tuple[SimpleStorage, oz.Array, oz.Array],
+    shards: tuple[SimpleStorage, oz.Array, oz.Array], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Speed, "prefers_whole", lambda *_: False)
     server, _, reader = shards
     requests = []
     for start in (0, 8, 16, 40, 48):

@@ -13,12 +13,14 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.errors import StoreError
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, Range, resolve
-from omnizarr.stores.byte_ranges import ConsistentReader, ValueReplaced
+from omnizarr.stores.byte_ranges import ConsistentReader, Speed, ValueReplaced
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.local import store as local
 from omnizarr.stores.wrappers import CacheStore
@@ -28,6 +30,12 @@ from tests.servers.web import Answer, Web
 OLD = np.arange(64, dtype="i4")
 NEW = OLD[::-1].copy() + 1000
 SHARDED: dict[str, Any] = {"chunks": (4,), "shards": (64,), "compressors": None}
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no server be so fast that it sends all of a value instead of parts."""
+    monkeypatch.setattr(Speed, "prefers_whole", lambda *_: False)
 
 
 def after_parts(server: Web, key: str, replace: Callable[[], None], times: int = 1) -> None:
@@ -72,6 +80,7 @@ def cloud(request: pytest.FixtureRequest) -> Cloud:
 
 
 @pytest.mark.parametrize("engine", ["one chunk", "fetched ahead"])
+@pytest.mark.usefixtures("in_parts")
 def test_a_shard_of_a_bucket_is_one_value_or_the_other(cloud: Cloud, engine: str) -> None:
     values, other = arrays(SHARDED)
     store = bucket(cloud)
@@ -83,6 +92,7 @@ def test_a_shard_of_a_bucket_is_one_value_or_the_other(cloud: Cloud, engine: str
     np.testing.assert_array_equal(array.oindex[part], NEW[part])
 
 
+@pytest.mark.usefixtures("in_parts")
 def test_a_shard_that_is_erased_between_two_requests_is_absent(web: Web) -> None:
     values, _ = arrays({**SHARDED, "fill_value": -1})
     web.values = dict(values.values)
@@ -98,6 +108,7 @@ def test_a_shard_of_the_draft_is_one_value_or_the_other(web: Web) -> None:
     np.testing.assert_array_equal(oz.open(web.url)[20:24], NEW[20:24])
 
 
+@pytest.mark.usefixtures("in_parts")
 def test_a_read_that_always_meets_a_new_value_is_an_error(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,12 +126,71 @@ def test_a_read_that_always_meets_a_new_value_is_an_error(
         oz.open(web.url)[20:24]
 
 
+@pytest.mark.usefixtures("in_parts")
 def test_a_replaced_shard_does_not_delay_the_others(web: Web) -> None:
     values, other = arrays({**SHARDED, "shards": (32,)}, OLD, np.r_[NEW[:32], OLD[32:]])
     web.values = dict(values.values)
     after_parts(web, "c/0", lambda: web.values.update({"c/0": other}))
     picked = [3, 21, 40]
     np.testing.assert_array_equal(oz.open(web.url).oindex[picked], [*NEW[[3, 21]], 40])
+
+
+def test_small_shards_come_with_their_indexes_which_are_used_again(web: Web) -> None:
+    """Parts of shards are requested once their index is known, and are of the same value."""
+    values, other = arrays({**SHARDED, "shards": (32,)}, OLD, np.r_[NEW[:32], OLD[32:]])
+    web.values = dict(values.values)
+    array = oz.open(web.url)
+
+    def read() -> list[str]:
+        web.log.clear()
+        np.testing.assert_array_equal(array[20:44], expected[20:44])
+        return sorted(f"{path} {headers['range']}" for _, path, headers in web.log)
+
+    expected = OLD
+    index = 8 * 16 + 4
+    size = 128 + 16 + 4096
+    assert read() == [f"/c/0 bytes=-{size}", f"/c/1 bytes=-{size}"]
+    assert read() == ["/c/0 bytes=80-127", "/c/1 bytes=0-47"]
+    web.values["c/0"], expected = other, np.r_[NEW[:32], OLD[32:]]
+    assert f"/c/0 bytes=-{index}" in read()
+    assert read() == ["/c/0 bytes=80-127", "/c/1 bytes=0-47"]
+
+
+class Versions(MemoryStore):
+    """A store that tells the generation of every part, and counts the requests."""
+
+    count = 0
+
+    def __init__(self, values: dict[str, bytes]) -> None:
+        super().__init__(values)
+        self.speed = Speed()
+
+    def get_many_versioned(
+        self, requests: Iterable[tuple[str, Range | None]]
+    ) -> list[tuple[bytes | None, str | None]]:
+        asked = list(requests)
+        self.count += len(asked)
+        return [(self.get(*one), "1" if one[0] in self.values else None) for one in asked]
+
+
+@given(
+    value=st.binary(max_size=20),
+    size=st.integers(0, 30),
+    at_end=st.booleans(),
+    index=st.integers(1, 8),
+    parts=st.lists(st.tuples(st.integers(-9, 25), st.integers(0, 9) | st.none()), max_size=5),
+)
+def test_values_that_come_with_their_first_part_have_the_same_parts(
+    value: bytes, size: int, at_end: bool, index: int, parts: list[tuple[int, int | None]]
+) -> None:
+    store = Versions({"k": value})
+    size = index + size if size else 0
+    first = Range(-index) if at_end else Range(0, index)
+    fetch = ConsistentReader(store, size=size)
+    assert fetch([("k", first), ("none", first)]) == [first.of(value), None]
+    ranges = [Range(*part) for part in parts]
+    assert fetch([("k", part) for part in ranges]) == [part.of(value) for part in ranges]
+    assert store.count == 2 + (0 if len(value) < size else len(parts))
 
 
 def test_a_part_after_the_end_is_of_the_same_value(s3: Cloud) -> None:

@@ -32,15 +32,17 @@ def fetch_ahead(
     size: int,
     nbytes: int,
     threads: int,
+    whole: int = 0,
 ) -> None:
     """Call `use` for every row with the result of its requests.
 
-    `size` is about how many bytes one row fetches, `nbytes` how many all of them.
+    `size` is about how many bytes one row fetches, `nbytes` how many all of them. Values of up to
+    `whole` bytes are fetched at once, where nothing is known of them.
     """
     with bytes_in_flight(nbytes) as granted:
         # Where not all fits, half of it is decoded while the other half is on its way.
         batch = granted if granted >= nbytes else granted // 2
-        feed = _Feed(store, rows, requests, max(1, batch // max(1, size)))
+        feed = _Feed(store, rows, requests, max(1, batch // max(1, size)), whole)
 
         def work() -> None:
             for row, found in feed:
@@ -58,8 +60,10 @@ class _Feed(Generic[R, T]):
         rows: Iterator[R],
         requests: Callable[[R], Requests[T]],
         batch: int,
+        whole: int,
     ) -> None:
         self._store, self._rows, self._requests, self._batch = store, rows, requests, batch
+        self._whole = whole
         self._ready: deque[tuple[R, T]] = deque()
         self._more, self._fetching = True, False
         self._changed = threading.Condition()
@@ -110,7 +114,7 @@ class _Feed(Generic[R, T]):
             )
 
         try:
-            reader = ConsistentReader(self._store)
+            reader = ConsistentReader(self._store, size=self._whole)
             found = run_requests(gather_requests(map(self._requests, rows)), reader)
             reader.verify()
             return found

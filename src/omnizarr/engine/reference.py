@@ -36,7 +36,7 @@ from omnizarr.stores import (
     update_value,
 )
 from omnizarr.stores.base import traits
-from omnizarr.stores.byte_ranges import read_consistently
+from omnizarr.stores.byte_ranges import LARGEST, prefers_whole, read_consistently
 from omnizarr.stores.operations import conditionally, waits_for
 
 BATCH_BYTES = 2**20  # of decoded chunks that one call fetches
@@ -60,7 +60,8 @@ def read(
         one = partial(read_row, array, out=out, filled=filled)
         for_each(plan.rows(), count, one, out.nbytes, waits=False)
     elif count:
-        size = estimate_fetched(array, out.nbytes // count)
+        whole = _whole_shards(array, count)
+        size = whole or estimate_fetched(array, out.nbytes // count)
         fetch_ahead(
             store,
             plan.rows(),
@@ -69,7 +70,19 @@ def read(
             size=size,
             nbytes=size * count,
             threads=useful_threads(count, out.nbytes),
+            whole=whole,
         )
+
+
+def _whole_shards(array: BoundArray, count: int) -> int:
+    """Return the largest size of a shard if fetching `count` whole shards costs little, else 0."""
+    pipeline = array.first_pipeline
+    if pipeline.sharded is None or pipeline.spec.nbytes is None:
+        return 0
+    size = pipeline.spec.nbytes + pipeline.spec.nbytes // 8 + 2**12  # with an index, incompressible
+    nbytes = size * count
+    quick = nbytes <= LARGEST and prefers_whole(array.chunk_store, nbytes, requests=1)
+    return size if quick else 0
 
 
 def estimate_fetched(array: BoundArray, selected: int) -> int:

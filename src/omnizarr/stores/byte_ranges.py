@@ -1,10 +1,10 @@
 """Parts of values: joined into few requests, and consistent while others replace the value.
 
-Ranges of a key with small gaps become one request. A reader of a shard requests its index first and
-then the chunks that it refers to; another writer may replace the shard in between.
-`read_consistently` reads from a snapshot where a store has one, and otherwise compares the
-generations of all parts. First parts, such as indexes, are kept with their generation for later
-readers.
+Ranges of a key with small gaps become one request; `Speed` decides if a few parts of a value come
+sooner than all of it. A reader of a shard requests its index first and then the chunks that it
+refers to; another writer may replace the shard in between. `read_consistently` reads from a
+snapshot where a store has one, and otherwise compares the generations of all parts. First parts,
+such as indexes, are kept with their generation for later readers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from omnizarr.stores.operations import get_many, snapshot
 T = TypeVar("T")
 GAP = 2**18  # bytes between two ranges that are faster fetched than requested separately
 LARGEST = 2**23  # bytes of a joined range: several connections are faster than one
-_SHORT = 2**16  # bytes of responses that show the latency
+_SHORT, _LONG = 2**16, 2**18  # bytes of responses that show the latency, and the throughput
 _LEAST = 64  # requests at a time, as far as there are
 _RATE = 8000  # responses in a second, of which a process can hardly take more
 MAX_FIRST_PARTS = 2**24  # bytes of first parts, of one store
@@ -121,10 +121,11 @@ def fetch_many_versioned(
 
 
 class Speed:
-    """The latency that a server has shown, and the first parts of its values."""
+    """The latency and throughput that a server has shown, and the first parts of its values."""
 
     def __init__(self) -> None:
         self.latency: float | None = None  # seconds
+        self.throughput = 2e8  # bytes per second of one request, until it is known
         self.first_parts = FirstParts()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -135,11 +136,24 @@ class Speed:
         if nbytes < _SHORT:
             before = seconds if self.latency is None else self.latency
             self.latency = min(seconds, 1.02 * before)  # others may have slowed it down
+        elif nbytes >= _LONG:
+            rate = nbytes / max(seconds - (self.latency or 0.0), 1e-4)
+            self.throughput = max(rate, 0.9 * self.throughput)
 
     @property
     def at_once(self) -> int | None:
         """The number of concurrent requests beyond which more would only wait in this process."""
         return None if self.latency is None else max(_LEAST, int(self.latency * _RATE))
+
+    def prefers_whole(self, nbytes: int, requests: int) -> bool:
+        """Return True if `nbytes` bytes come sooner than `requests` successive responses."""
+        return self.latency is not None and nbytes / self.throughput <= requests * self.latency
+
+
+def prefers_whole(store: object, nbytes: int, requests: int = 2) -> bool:
+    """Return True if `nbytes` bytes come sooner than `requests` successive responses."""
+    speed = getattr(store, "speed", None)
+    return isinstance(speed, Speed) and speed.prefers_whole(nbytes, requests)
 
 
 class FirstParts:
@@ -180,13 +194,16 @@ class ConsistentReader:
     A store without generations for every part is read by `fetch`. The first part of a value, the
     index of a shard, is remembered for the next reader where generations last: it is right if the
     parts that follow have the same generation. `verify` asks for those values of which none did.
-    Without `remember`, all parts are fetched.
+
+    With `size`, what values have at most, a first part that is not remembered is fetched together
+    with the rest of its value. Without `remember`, all parts are fetched.
     """
 
     def __init__(
-        self, store: Store, fetch: GetMany | None = None, *, remember: bool = True
+        self, store: Store, fetch: GetMany | None = None, size: int = 0, *, remember: bool = True
     ) -> None:
-        self._store = store
+        self._store, self._size = store, size
+        self._whole: dict[str, bytes] = {}  # values that came with their first part
         self._fetch = partial(get_many, store) if fetch is None else fetch
         self._has_generations = hasattr(store, "get_many_versioned")
         self._known: dict[str, str] = {}
@@ -201,6 +218,9 @@ class ConsistentReader:
             return self._fetch_parts(requests)
         found: dict[int, bytes | None] = {}
         for number, (key, part) in enumerate(requests):
+            if part is not None and key in self._whole:
+                found[number] = part.of(self._whole[key])
+                continue
             known = self._first_parts.get((key, part)) if key not in self._known else None
             if part is not None and known is not None:
                 found[number], self._known[key] = known
@@ -210,8 +230,15 @@ class ConsistentReader:
         return [found[n] if n in found else next(fetched) for n in range(len(requests))]
 
     def _fetch_parts(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
-        found = self._store.get_many_versioned(requests)  # type: ignore[attr-defined]  # just seen
-        for (key, part), (data, generation) in zip(requests, found, strict=True):
+        wanted = [(key, self._widened(key, part)) for key, part in requests]
+        found = self._store.get_many_versioned(wanted)  # type: ignore[attr-defined]  # just seen
+        results: list[bytes | None] = []
+        for (key, part), (_, wide), (data, generation) in zip(requests, wanted, found, strict=True):
+            if part is not None and wide != part and data is not None:
+                if len(data) < self._size:  # there is no more of it
+                    self._whole[key] = data
+                data = part.of(data)
+            results.append(data)
             known = self._known.get(key)
             if part is None:
                 continue
@@ -227,7 +254,13 @@ class ConsistentReader:
                     self._forget(key)
                     raise ValueReplaced(f"{key!r} in {self._store!r}")
                 self._unverified.pop(key, None)
-        return [data for data, _ in found]
+        return results
+
+    def _widened(self, key: str, part: Range | None) -> Range | None:
+        """Return the range to request for a part; the first one of a value is widened to `size`."""
+        if not self._size or part is None or key in self._known or part.start > 0:
+            return part
+        return Range(-self._size) if part.start < 0 else Range(0, self._size)
 
     def verify(self) -> None:
         """Raise if a value was replaced since its remembered first part was fetched."""

@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
@@ -28,7 +28,7 @@ from omnizarr.stores.base import (
 from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.memory import MemoryStore
-from omnizarr.stores.operations import check_key, check_writable
+from omnizarr.stores.operations import check_key, check_offset, check_writable
 from omnizarr.stores.references import REFERENCE_ENDINGS, WEB, is_references
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):(/?)")  # one letter is a Windows drive
@@ -65,6 +65,7 @@ registry.register("store", "simplecache", _FSSPEC, "filecache", "blockcache")
 registry.register("store", "icechunk", _ICECHUNK)
 registry.register("store_adapter", "zarr-python", "omnizarr.interop.zarr.zarr_python:from_zarr")
 
+_PARTIAL = ("get_partial_values", "set_partial_values", "erase_values")
 _ARCHIVE_ENDINGS = (".zip", ".ozx")
 _ARCHIVE = re.compile(r"zip::|.*\.(zip|ozx)/?\Z", re.IGNORECASE | re.DOTALL)
 _ENDINGS = _ARCHIVE_ENDINGS + REFERENCE_ENDINGS  # of what is not a plain folder
@@ -114,6 +115,8 @@ def resolve(
         return adapted
     if isinstance(where, MutableMapping):
         return MemoryStore(where, read_only=read_only)
+    if all(hasattr(where, name) for name in _PARTIAL) and not hasattr(where, "get"):
+        return StoreWithPartialAccess(where, read_only=read_only)
     if is_minimal_store(where):
         return MinimalStore(where, read_only=read_only)
     raise StoreError(
@@ -211,6 +214,48 @@ def _fsspec_factory(scheme: str) -> Any | None:
     except ImportError:
         return None
     return registry.find("store", "simplecache") if scheme in available_protocols() else None
+
+
+class StoreWithPartialAccess:
+    """A complete store on top of the partial and bulk operations of the version 3 draft.
+
+    To replace a value it is erased first, since writing a part leaves the end of a longer value;
+    a reader may find the key missing for a moment.
+    """
+
+    def __init__(self, inner: Any, *, read_only: bool = False) -> None:
+        self.inner = inner
+        self.read_only = read_only
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self.get_many([(key, range)])[0]
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        requested = [(check_key(key), range or Range()) for key, range in requests]
+        # The draft has no ranges from the end: fetch the whole value and cut it.
+        ranges = [(key, (0, None) if r.start < 0 else (r.start, r.length)) for key, r in requested]
+        values = self.inner.get_partial_values(ranges)
+        return [
+            range.of(value) if value is not None and range.start < 0 else value
+            for (_, range), value in zip(requested, values, strict=True)
+        ]
+
+    def set(self, key: str, value: Bytes) -> None:
+        check_writable(self)
+        self.inner.erase_values([check_key(key)])
+        self.inner.set_partial_values([(key, 0, value)])
+
+    def set_partial(self, key: str, start: int, value: Bytes) -> None:
+        check_writable(self)
+        check_offset(check_key(key), start)
+        self.inner.set_partial_values([(key, start, value)])
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        self.inner.erase_values([check_key(key)])
+
+    def __repr__(self) -> str:
+        return f"StoreWithPartialAccess({self.inner!r})"
 
 
 _OPTIONAL = ("list", "list_prefix", "list_dir", "erase_prefix", "set_many", "set_partial", "sizes")
