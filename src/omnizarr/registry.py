@@ -222,10 +222,7 @@ def attributes(
 
 
 def _is_import(frame: Any) -> bool:
-    """Return True if the running statement is ``from … import …``.
-
-    It would replace an `AttributeError` by one that says no more than "cannot import name".
-    """
+    """Return True for a ``from … import …``, which hides the message of an `AttributeError`."""
     return bool(frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"])
 
 

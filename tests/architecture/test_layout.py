@@ -18,7 +18,6 @@ SHARED = {
     "formats/test_roundtrip.py",
     "stores/test_remote_suites.py",
     "stores/test_replaced_files.py",
-    "stores/test_suites.py",
 }
 
 

@@ -1,17 +1,21 @@
-"""The thread pool: concurrent requests, errors that cancel the rest, and forks."""
+"""Threads: concurrent requests, errors that cancel the rest, forks, coroutines, one budget."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
+import omnizarr as oz
 from omnizarr import config, configure
 from omnizarr.concurrency import pool
 from omnizarr.concurrency.executors import for_each_on
@@ -22,23 +26,12 @@ from omnizarr.concurrency.pool import (
     in_parallel,
     interruptible,
     is_abandoned,
+    run_coroutine,
+    run_on_threads,
 )
 from omnizarr.errors import StoreError
-
-
-def test_the_first_error_ends_the_rest() -> None:
-    started = []
-
-    def work(number: int) -> int:
-        started.append(number)
-        if number == 3:
-            raise StoreError("broken")
-        time.sleep(0.01)
-        return number
-
-    with pytest.raises(StoreError, match="broken"):
-        in_parallel(work, range(5000))
-    assert len(started) < 5000
+from omnizarr.stores import Range
+from omnizarr.testing import run_in_fork
 
 
 @pytest.mark.parametrize(
@@ -53,12 +46,13 @@ def test_the_first_error_ends_the_rest() -> None:
     ],
     ids=["in_parallel", "for_each", "threads", "executor"],
 )
-def test_an_error_is_raised_when_the_calls_that_have_begun_have_ended(
+def test_an_error_ends_the_rest_and_is_raised_when_the_calls_that_have_begun_have_ended(
     call: Callable[[Callable[[int], None], range], object],
 ) -> None:
-    begun, running = threading.Event(), set[int]()
+    begun, running, started = threading.Event(), set[int](), list[int]()
 
     def work(number: int) -> None:
+        started.append(number)
         running.add(number)
         try:
             if number == 0:
@@ -72,8 +66,9 @@ def test_an_error_is_raised_when_the_calls_that_have_begun_have_ended(
     for _ in range(3):
         begun.clear()
         with pytest.raises(StoreError, match="broken"), configure(threads=4):
-            call(work, range(200))
+            call(work, range(2000))
         assert running == set()
+    assert len(started) < 3 * 2000
 
 
 @pytest.mark.parametrize(
@@ -211,3 +206,201 @@ def test_threads_that_finish_while_others_are_handed_calls_do_not_wait_for_each_
     finally:
         sys.setswitchinterval(interval)
     assert not any(each.is_alive() for each in callers)
+
+
+# Coroutines
+
+
+def test_an_interrupt_is_raised_when_the_cancelled_coroutine_has_ended() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.2)
+            ended.set()
+
+    def interrupt() -> None:
+        begun.wait()
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=interrupt).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_coroutine(work())
+        assert ended.is_set()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# The budget
+
+
+def nothing() -> None:
+    """There is nothing to stop."""
+
+
+@contextmanager
+def threads(wanted: int) -> Iterator[int]:
+    """Yield how many threads a call gets until the block ends, its own among them."""
+    share = pool.take_threads(wanted, config.get().threads)
+    try:
+        yield 1 + share[2]
+    finally:
+        pool.return_threads(share)
+
+
+class Watched(oz.storage.MemoryStore):
+    """Counts the threads that are inside it at the same time, once it has seen some at all."""
+
+    def __init__(self, some: int) -> None:
+        super().__init__()
+        self.some, self.changed = some, threading.Condition()
+        self.now = self.most = 0
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        if key.startswith("c/"):
+            with self.changed:
+                self.now += 1
+                self.most = max(self.most, self.now)
+                self.changed.notify_all()
+                assert self.changed.wait_for(lambda: self.most >= self.some, 60)
+            time.sleep(2e-3)
+            with self.changed:
+                self.now -= 1
+        return super().get(key, range)
+
+
+def watched(some: int) -> tuple[Watched, oz.Array]:
+    store = Watched(some)
+    data = np.arange(2**18, dtype="u4")
+    array = oz.create_array(store, data=data, chunks=(2**13,), codecs=["bytes", "zstd"])
+    return store, array
+
+
+def test_a_call_alone_uses_all_threads_and_not_more() -> None:
+    store, array = watched(4)
+    with oz.configure(threads=4, engine="reference"):
+        assert array[...][-1] == 2**18 - 1
+    assert store.most == 4
+
+
+def test_many_callers_do_not_multiply_threads() -> None:
+    store, array = watched(6)
+    ready = threading.Barrier(6)
+
+    def read(_: int) -> None:
+        with oz.configure(threads=6, engine="reference"):
+            ready.wait(60)
+            for _ in range(4):
+                assert array[...][-1] == 2**18 - 1
+
+    with ThreadPoolExecutor(6) as callers:
+        list(callers.map(read, range(6)))
+    # Six callers with six threads each would be 36; a helper may last for one batch.
+    assert 6 <= store.most <= 12
+
+
+@pytest.mark.parametrize(("busy", "most"), [(4, 4), (2, 4), (1, 4)])
+def test_a_call_inside_a_worker_gets_the_remaining_threads(busy: int, most: int) -> None:
+    seen: list[int] = []
+    inside = threading.Barrier(busy)
+
+    def inner() -> None:
+        inside.wait(30)
+        with threads(8) as count:
+            seen.append(count)
+            inside.wait(30)  # until all of them are counted
+
+    with oz.configure(threads=most):
+        run_on_threads(inner, busy, nothing)
+    assert len(seen) == busy
+    assert sum(seen) == most
+
+
+def test_threads_and_bytes_are_released_after_an_error() -> None:
+    def fail() -> None:
+        raise KeyError("no")
+
+    with oz.configure(threads=3):
+        with pytest.raises(KeyError, match="no"):
+            run_on_threads(fail, 3, nothing)
+        with threads(9) as count:
+            assert count == 3
+        with pool.bytes_in_flight(100) as granted:
+            assert granted == 100
+    assert (pool._used.threads, pool._used.nbytes) == (0, 0)
+
+
+def test_the_byte_budget_is_shared_and_every_call_gets_some() -> None:
+    with oz.configure(in_flight=5 * pool.LEAST_BYTES):
+        most = 10**12
+        with pool.bytes_in_flight(most) as first, pool.bytes_in_flight(most) as second:
+            assert (first, second) == (5 * pool.LEAST_BYTES, pool.LEAST_BYTES)
+        with pool.bytes_in_flight(10**12) as again:
+            assert again == first
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_forked_while_all_threads_are_busy_has_its_own() -> None:
+    _, array = watched(1)
+
+    def read() -> None:
+        with threads(2) as count:
+            assert count == 2
+        assert array[...][-1] == 2**18 - 1
+
+    with oz.configure(threads=2, engine="reference"), threads(2):
+        run_in_fork(read)
+
+
+def test_a_finaliser_that_runs_while_threads_are_counted_waits_for_no_helper() -> None:
+    seen = list[int]()
+    with oz.configure(threads=4), pool._used.lock:  # which helpers want when they end
+        for_each(iter(range(100)), 100, seen.append, 2**20)
+        assert sorted(in_parallel(lambda n: n, range(3))) == [0, 1, 2]
+    assert sorted(seen) == [*range(100)]
+
+
+def test_no_more_tasks_of_a_job_run_at_a_time_than_its_limit() -> None:
+    lock, both, running, most = threading.Lock(), threading.Barrier(2), 0, 0
+
+    def work(number: int) -> None:
+        nonlocal running, most
+        with pool.task_of("mine", 2):
+            with lock:
+                running += 1
+                most = max(most, running)
+            both.wait(60)  # breaks, and fails the task, unless two run at a time
+            with lock:
+                running -= 1
+
+    with ThreadPoolExecutor(8) as executor, pool.task_of("another", 1):
+        list(executor.map(work, range(40)))
+    assert most == 2
+
+
+def test_an_end_is_found_again_after_an_interrupt_that_came_with_it() -> None:
+    """The exception of a signal handler may be raised right after the lock was got."""
+
+    class Interrupt(Exception):
+        pass
+
+    def interrupt(_frame: object, event: str, called: object) -> None:
+        if event == "c_return" and getattr(called, "__name__", "") == "acquire":
+            sys.setprofile(None)
+            raise Interrupt
+
+    ending = pool.Ending()
+    assert not ending.wait(0)
+    timer = threading.Timer(0.1, ending.set)
+    timer.start()
+    sys.setprofile(interrupt)
+    with pytest.raises(Interrupt):
+        ending.wait()
+    assert ending.wait(60)
+    timer.join()

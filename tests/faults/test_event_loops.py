@@ -16,7 +16,7 @@ import trio
 
 import omnizarr as oz
 from omnizarr import aio
-from omnizarr.concurrency import limits
+from omnizarr.concurrency import pool
 from tests.faults.programs import run
 from tests.sampling import sample
 from tests.test_aio import LOOPS
@@ -107,7 +107,7 @@ def test_cancelled_reads_and_writes_leave_no_torn_value_and_no_busy_thread(
 
     with oz.configure(engine="reference", threads=4):
         assert asyncio.run(main()) > 10
-    assert limits._used.threads == 0
+    assert pool._used.threads == 0
     found = array[...].reshape(4, 16, 4, 16).swapaxes(1, 2)
     assert (found > 0).all()
     assert (found[3, 3] == found[3, 3, 0, 0]).all()  # only written as a whole

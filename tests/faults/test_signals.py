@@ -1,11 +1,13 @@
-"""Frequent signals with a handler that does nothing make no operation fail."""
+"""Frequent signals make no operation fail; processes that are forked or end are no problem."""
 
 from __future__ import annotations
 
 import itertools
+import random
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -17,8 +19,9 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from tests.sampling import sample
+from tests.sampling import SEED, sample, tries
 from tests.servers.processes import s3_options, simple_storage
+from tests.soak import exits
 from tests.soak.operations import BOX, CHANGED, DATA, OPERATIONS, finish
 
 EVERY = 0.0005  # seconds
@@ -96,3 +99,28 @@ def test_requests_to_servers_continue_after_signals(engine: Any) -> None:
         assert np.array_equal(web[...], CHANGED)
         web.store.close()
     assert len(came) > 20
+
+
+@pytest.mark.parametrize(
+    ("method", "state"),
+    sample([(m, s) for m in ("fork", "spawn", "forkserver") for s in ("cold", "warm")], 2),
+)
+def test_started_processes_and_pools_can_read_and_write(
+    tmp_path: Path, method: str, state: str
+) -> None:
+    repeats = tries(3, 600)
+    words = ["-m", "tests.soak.forks", str(tmp_path / "x"), method, state, str(repeats)]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("program", sample(exits.PROGRAMS, 4))
+def test_the_interpreter_exits_without_hang_or_error_output(program: str, tmp_path: Path) -> None:
+    oz.create_array(tmp_path / "x", data=np.ones((256, 512), "i4"), chunks=(64, 64))
+    code = exits.BEGIN + textwrap.dedent(exits.PROGRAMS[program])
+    quiet = (sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, tmp_path / "x")
+    for number in range(tries(1, 40)):
+        engine = random.Random(f"{SEED} {program} {number}").choice(["auto", "reference"])
+        done = subprocess.run([*quiet, engine], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (oz.open(tmp_path / "x")[...] == 1).all()

@@ -23,7 +23,7 @@ import numpy as np
 
 import omnizarr as oz
 from omnizarr import ome
-from omnizarr.concurrency import limits
+from omnizarr.concurrency import pool
 from omnizarr.model.paths import OURS
 from omnizarr.publish.stage import MARKER  # which a conversion leaves, to be resumed
 
@@ -138,7 +138,7 @@ def main(folder: str, task: str, engine: str, count: str) -> None:
         inner = rows.reshape(-1, SIDE // parts)[:, 10:-10]
         assert (inner == inner[:, :1]).all(), "a chunk is neither old nor new"
         assert (inner > 0).all(), "a chunk has values that nobody wrote"
-    assert limits._used.threads == 0, "threads are still counted as busy"
+    assert pool._used.threads == 0, "threads are still counted as busy"
     names = (name for _, _, names in os.walk(folder) for name in names)
     # Between creating and recording a file, an interrupt leaves it to `repair`.
     assert sum(OURS in name and name != MARKER for name in names) <= int(count)

@@ -15,6 +15,7 @@ from omnizarr.interop.zarr.zarr_python import from_zarr, to_zarr
 from omnizarr.stores import LocalStore, MemoryStore, Store, overlap, storage_identity
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.testing import RecordingStore
+from tests.conformance.key_value import KeyValueStore
 
 
 def same_storage(one: Store, other: Store) -> bool:
@@ -113,16 +114,6 @@ def test_buckets_are_distinguished_by_endpoint_bucket_and_prefix() -> None:
 
 
 def test_a_store_without_an_identity_differs_from_all_others() -> None:
-    class Smallest:
-        read_only = False
-
-        def get(self, key: str, range: Any = None) -> bytes | None:
-            return None
-
-        def set(self, key: str, value: Any) -> None: ...
-
-        def erase(self, key: str) -> None: ...
-
-    store = Smallest()
+    store = KeyValueStore()
     assert same_storage(store, stores.ReadOnlyStore(store))
-    assert not same_storage(store, Smallest())
+    assert not same_storage(store, KeyValueStore())

@@ -22,24 +22,13 @@ from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.hierarchy.test_attributes import ComparingStore
-from tests.servers.processes import simple_storage
+from tests.servers.processes import s3_options, simple_storage
 from tests.servers.redis import redis_server
 
 FORK = multiprocessing.get_context("fork")
 CHANGES = ("set", "set_many", "set_if", "change_if", "erase")
 WAKE = 5  # seconds until a writer that may hold a lock goes on
 OLD, OURS, THEIRS = np.arange(1, 7), np.arange(101, 111), np.arange(201, 211)
-
-
-def _bucket(port: int) -> Any:
-    options = {
-        "endpoint": f"http://127.0.0.1:{port}",
-        "region": "us-east-1",
-        "access_key_id": "key",
-        "secret_access_key": "secret",
-        "client_options": {"allow_http": True},
-    }
-    return ObjectStore.from_url("s3://bucket", **options)
 
 
 KINDS = ("SQLite", "LMDB", "Redis", "S3")
@@ -58,7 +47,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
             yield lambda: RedisStore(url)
         else:
             port = servers.enter_context(simple_storage("bucket"))
-            yield lambda: _bucket(port)
+            yield lambda: ObjectStore.from_url("s3://bucket", **s3_options(port))
 
 
 def _stop_before(kind: type, number: int) -> None:

@@ -14,6 +14,18 @@ import omnizarr as oz
 from omnizarr import stores
 from omnizarr.errors import StoreError
 from omnizarr.storage import MemoryStore
+from omnizarr.stores import Store
+from omnizarr.testing.stores import ClosableTests, ReadOnlyTests, StoreTests, VersionedTests
+
+
+class TestMemory(StoreTests, ClosableTests, ReadOnlyTests, VersionedTests):
+    @pytest.fixture
+    def store(self) -> Store:
+        return MemoryStore()
+
+    @pytest.fixture
+    def reader(self) -> Store:
+        return MemoryStore({"a/k": b"1"}, read_only=True)
 
 
 @pytest.mark.parametrize("kind", [dict, UserDict])

@@ -1,10 +1,13 @@
-"""A value replaced during a partial read is read again from the new value alone."""
+"""Reads of values that are replaced meanwhile, few requests, and generations of values."""
 
 from __future__ import annotations
 
 import itertools
+import os
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,10 +19,10 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.errors import StoreError
-from omnizarr.stores import LocalStore, MemoryStore, PrefixStore
-from omnizarr.stores.base import Range
+from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, Range, resolve
 from omnizarr.stores.byte_ranges import ConsistentReader, Speed, ValueReplaced
 from omnizarr.stores.http import HTTPStore
+from omnizarr.stores.local import store as local
 from omnizarr.stores.wrappers import CacheStore
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Answer, Web
@@ -221,3 +224,122 @@ def test_equal_stores_with_other_headers_remember_indexes_of_their_own(web: Web)
     stores = [HTTPStore(web.url, headers={"tenant": name}) for name in "ab"]
     assert stores[0] == stores[1]
     assert stores[0].speed.first_parts is not stores[1].speed.first_parts
+
+
+class Counted(HTTPStore):
+    """Counts the times that a caller waits for the server: a batch is one."""
+
+    trips = 0
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        if not self.batch:
+            self.trips += 1
+        return super().get_versioned(key, range)
+
+    batch = False
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        self.trips += 1
+        self.batch = True
+        try:
+            return super().get_many(requests)
+        finally:
+            self.batch = False
+
+
+@pytest.mark.parametrize("zarr_format", [1, 2, "3-draft", 3])
+def test_an_array_is_opened_in_few_round_trips(web: Web, zarr_format: int | str) -> None:
+    """Documents of version 3 are asked for first, and those of version 1 last."""
+    path = "" if zarr_format == 1 else "a"
+    oz.create_array(
+        oz.storage.MemoryStore(web.values), path=path, data=np.arange(4), zarr_format=zarr_format
+    )
+    store = Counted(web.url)
+    array = oz.open(store, "r", path=path)
+    assert store.trips == {3: 1, 2: 2, "3-draft": 2, 1: 3}[zarr_format]
+    opened = store.trips
+    np.testing.assert_array_equal(array[...], np.arange(4))
+    assert store.trips == opened + 1
+
+
+def test_ten_thousand_nodes_are_listed_in_a_bounded_number_of_requests(gs: Cloud) -> None:
+    held: dict[str, bytes] = {}
+    oz.create_array(held, shape=1, dtype="i4")
+    document = held["zarr.json"], 1
+    group: dict[str, bytes] = {}
+    oz.create_group(group)
+    objects = {f"n{i:05}/zarr.json": document for i in range(10_000)}
+    gs.server.buckets["bucket"] = {"zarr.json": (group["zarr.json"], 1), **objects}  # type: ignore[attr-defined]
+    hierarchy = oz.open(resolve(gs.url, read_only=True, storage_options=gs.options), "r")
+    gs.server.log.clear()
+    assert len(hierarchy) == 10_000
+    listings = [path for _, path, _ in gs.server.log if "list-type" in path]
+    assert len(listings) <= 11
+    assert len(gs.server.log) - len(listings) <= 10_000
+
+
+def settle() -> None:
+    """Wait until files written so far are old enough to be trusted."""
+    time.sleep(1.2 * local.TICK / 1e9)
+
+
+def make(kind: str, where: Path) -> Any:
+    return oz.storage.MemoryStore() if kind == "memory" else oz.storage.LocalStore(where)
+
+
+def test_a_file_changed_in_place_within_one_tick_is_never_trusted(tmp_path: Path) -> None:
+    store = oz.storage.LocalStore(tmp_path)
+    store.set("a", b"one")
+    first = store.generation("a")
+    status = os.stat(tmp_path / "a")
+    with open(tmp_path / "a", "r+b") as file:
+        file.write(b"two")
+    os.utime(tmp_path / "a", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert store.generation("a") != first
+    settle()
+    assert store.generation("a") != first
+    assert store.generation("a") == store.generation("a")
+
+
+@pytest.mark.parametrize("ahead", [0, 3600])
+def test_a_fresh_file_and_one_of_the_future_have_another_generation_each_time(
+    ahead: int, tmp_path: Path
+) -> None:
+    store = oz.storage.LocalStore(tmp_path)
+    store.set("a", b"one")
+    if ahead:
+        settle()
+        later = time.time() + ahead
+        os.utime(tmp_path / "a", (later, later))
+    assert store.generation("a") != store.generation("a")
+    assert store.get_versioned("a")[1] != store.get_versioned("a")[1]
+
+
+def test_times_kept_in_seconds_are_trusted_later(tmp_path: Path) -> None:
+    store = oz.storage.LocalStore(tmp_path)
+    store.set("a", b"one")
+    status = os.stat(tmp_path / "a")
+
+    def kept(age: float) -> Any:
+        second = (time.time_ns() - int(age * 1e9)) // 10**9 * 10**9
+        names = ("st_mode", "st_ino", "st_size")
+        fields = {name: getattr(status, name) for name in names}
+        return type("Status", (), {**fields, "st_mtime_ns": second, "st_ctime_ns": second})
+
+    assert local._generation(kept(1)) != local._generation(kept(1))
+    old = kept(60)
+    assert local._generation(old) == local._generation(old)
+
+
+def test_a_memory_store_notices_changes_of_its_dictionary() -> None:
+    values: dict[str, Any] = {"a": b"one"}
+    store, other = oz.storage.MemoryStore(values), oz.storage.MemoryStore(values)
+    first = store.generation("a")
+    values["a"] = b"two"
+    assert other.generation("a") == store.generation("a") != first
+    values["a"] = bytearray(b"six")
+    second = store.generation("a")
+    values["a"][0] = 0
+    assert store.generation("a") != second

@@ -36,10 +36,7 @@ _caches: list[Cache[Any, Any]] = []
 
 
 class Cache(Generic[K, V]):
-    """A table of at most `size` values, which is emptied when it is full.
-
-    For the life of the process: caches are module-level constants.
-    """
+    """A module's table of at most `size` values, which is emptied when it is full."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -96,10 +93,7 @@ class _NoKey(Exception):
 def typed_key(
     value: Any, special: Special | None = None, *, max_size: int | None = MAX_SIZE
 ) -> Key | None:
-    """Return a unique key of a value, or None if there is none or it would be large.
-
-    `special` knows objects that are not plain data.
-    """
+    """Return a unique key of a value, by `special` if not plain, or None if there is none."""
     out: list[Any] = []
     limit = sys.maxsize if max_size is None else max_size
     try:
@@ -110,10 +104,7 @@ def typed_key(
 
 
 def _append(values: Iterable[Any], out: list[Any], special: Special | None, limit: int) -> int:
-    """Append the tokens of values to `out`, and return the size of long texts among them.
-
-    Strings, integers and None are tokens of their own, others come after their type.
-    """
+    """Append the tokens of values to `out`, and return the size of long texts among them."""
     size = 0
     for value in values:
         kind = type(value)

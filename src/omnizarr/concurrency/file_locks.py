@@ -194,10 +194,7 @@ def unlock_descriptor(descriptor: int) -> None:
 def _enter(
     path: str, ranges: list[tuple[int, int]], *, wait: bool = True, shared: bool = False
 ) -> _File | None:
-    """Return a file with the locks held; None if the file system has no locks.
-
-    Without `wait`, raises `Taken` if another process holds one.
-    """
+    """Return a file with the locks held; None without locks; raise `Taken` rather than wait."""
     if sys.platform == "win32":
         return None
     kind = fcntl.F_RDLCK if shared else fcntl.F_WRLCK

@@ -37,10 +37,7 @@ def on_fork(
 
 
 def lock() -> threading.RLock:
-    """Return a re-entrant lock that is free in forked children, whoever held it in the parent.
-
-    Re-entrant, because a finaliser or a signal handler may run while its thread holds the lock.
-    """
+    """Return a lock that is free in forked children; re-entrant, as finalisers need it to be."""
     made = threading.RLock()
     _locks.add(made)
     return made

@@ -1,9 +1,13 @@
-"""Threads: helpers of one call, a pool for requests, which mostly wait, and one for coroutines.
+"""Threads: helpers of one call, a pool for requests, which mostly wait, a loop for coroutines.
 
 An error of one call drops those that have not begun and is raised when the others have ended, so
 that the caller may close what they use. An interrupt (Ctrl-C) waits for calls that may take long,
 such as a request that a server does not answer, at most for `INTERRUPT_WAIT`; a second one leaves
 at once.
+
+All reads and writes of a process have one budget of threads and of bytes. A call that comes while
+others are busy, or from one of their threads, gets fewer threads, so that threads do not multiply
+under Dask or in nested calls. Nobody waits: a call always has its own.
 
 No thread keeps the process from ending. Where none can be started, at the end of the interpreter or
 at a limit of the system, the caller does the work itself.
@@ -22,12 +26,11 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from omnizarr import config
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.key_locks import CHUNKS, INTERNAL, holds_below, locked
-from omnizarr.concurrency.limits import Ending, count_as_taken, return_threads, take_threads
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -35,14 +38,115 @@ R = TypeVar("R")
 
 SMALL = 2**16  # below this many bytes a call stays on its own thread
 START = 2.0  # seconds that a thread may take to begin
+LEAST_BYTES = 2**20  # that a call may always have in flight
 INTERRUPT_WAIT = 1.0  # seconds that an interrupt waits for calls that may take long
 
 
-def start_thread(work: Callable[[], object], name: str) -> bool:
-    """Run `work` in a thread of its own, or return False where none can be started.
+# The budget
 
-    ``Thread.start`` would wait for ever for a thread that has no memory to begin with.
+
+class _Used:
+    """The threads and bytes that are in use now.
+
+    Nothing is called where the lock is held: the interpreter could run a finaliser there, and that
+    wait for a thread which waits for this lock.
     """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.threads = 0
+        self.nbytes = 0
+
+
+Share: TypeAlias = tuple[_Used, int, int]  # of threads: this one, and others
+
+
+class Ending:
+    """An event that one thread waits for, even again after an interrupt.
+
+    `Thread.join` and `threading.Event` do not survive an exception of a signal handler that comes
+    right after they have got a lock.
+    """
+
+    def __init__(self) -> None:
+        self._come = False
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Set the event, once only."""
+        self._come = True
+        self._lock.release()
+
+    def wait(self, seconds: float = math.inf) -> bool:
+        """Return True once the event is set, False if that takes longer."""
+        # Whoever gets the lock keeps it: the end has come by then, and nobody asks for it again.
+        return self._come or self._lock.acquire(timeout=-1 if seconds == math.inf else seconds)
+
+
+class _CountedThread(threading.local):
+    counted = False  # among the threads in use
+
+
+_used = _Used()
+_counted = _CountedThread()
+
+
+def take_threads(wanted: int, limit: int) -> Share:
+    """Take up to `wanted` threads of the `limit`, this one among them.
+
+    Return the share to `return_threads`; its last number is how many threads there are besides.
+    """
+    used, own, more = _used, 0 if _counted.counted else 1, wanted - 1
+    with used.lock:
+        free = limit - used.threads - own
+        more = free if free < more else more
+        more = more if more > 0 else 0
+        used.threads += own + more
+    _counted.counted = True
+    return used, own, more
+
+
+def return_threads(share: Share) -> None:
+    """Return the threads of a share."""
+    used, own, more = share
+    _counted.counted = not own
+    with used.lock:
+        used.threads -= own + more
+
+
+def thread_slots() -> threading.Semaphore:
+    """Return a semaphore that limits the threads of one call to the setting `threads`."""
+    return threading.Semaphore(config.get().threads)
+
+
+@contextmanager
+def bytes_in_flight(wanted: int) -> Iterator[int]:
+    """Yield how many bytes a call may hold; at least `LEAST_BYTES` or all that it wants."""
+    used, limit = _used, config.get().in_flight
+    with used.lock:
+        granted = limit - used.nbytes
+        granted = granted if granted > LEAST_BYTES else LEAST_BYTES
+        granted = granted if granted < wanted else wanted
+        used.nbytes += granted
+    try:
+        yield granted
+    finally:
+        with used.lock:
+            used.nbytes -= granted
+
+
+_job_slots: dict[tuple[str, int], threading.Semaphore] = {}
+
+
+def task_of(job: str, limit: int) -> threading.Semaphore:
+    """Return a context for a task of a job, of which `limit` run here at a time, for memory."""
+    return _job_slots.setdefault((job, limit), threading.Semaphore(limit))
+
+
+def start_thread(work: Callable[[], object], name: str) -> bool:
+    """Run `work` in a thread of its own, or return False where none can be started."""
+    # ``Thread.start`` would wait for ever for a thread that has no memory to begin with.
     if sys.is_finalizing():
         return False
     begun, claimed = threading.Lock(), threading.Lock()
@@ -83,7 +187,7 @@ def run_on_threads(
     def help_out(ending: Ending) -> None:
         try:
             config.inherit(settings)
-            count_as_taken()
+            _counted.counted = True  # its call has taken it
             work()
         except BaseException as e:  # raised below, on the calling thread
             errors.append(e)
@@ -123,10 +227,7 @@ def for_each(
     *,
     waits: bool = True,
 ) -> None:
-    """Call a function for every item, on several threads if `nbytes` is large enough.
-
-    Without `waits` an interrupt waits for calls that have begun for `INTERRUPT_WAIT` only.
-    """
+    """Call a function for every item, as `run_on_threads` does if `nbytes` is large enough."""
     threads = useful_threads(count, nbytes)
     if threads <= 1:
         for item in items:
@@ -315,10 +416,8 @@ class _Batch(Generic[A, R]):
 
 
 def interruptible(function: Callable[[], R]) -> R:
-    """Return the result of a slow function that ignores signals, but let signals interrupt it.
-
-    Only the main thread receives signals, so there another thread makes the call.
-    """
+    """Return the result of a slow function that ignores signals, but let signals interrupt it."""
+    # Only the main thread receives signals, so there another thread makes the call.
     if threading.get_ident() != threading.main_thread().ident:
         return function()
     return _Batch(lambda _: function(), [None]).run(1)[0]
@@ -384,7 +483,9 @@ _loop_lock = fork.lock()
 
 
 def _reset() -> None:
-    global _loop
+    global _used, _counted, _loop
+    _used, _counted = _Used(), _CountedThread()
+    _job_slots.clear()
     _request.pool, _loop = None, None
 
 

@@ -86,10 +86,7 @@ class Retry:
         errors: type[Exception] | tuple[type[Exception], ...] = TransientError,
         is_transient: Callable[[Any], bool] = lambda error: True,
     ) -> T:
-        """Return what `attempt` returns, called again while it raises one of `errors`.
-
-        The last error is raised; a `TransientError` with the number of attempts and their time.
-        """
+        """Return what `attempt` returns, called again while it raises one of `errors`."""
         start = time.monotonic()
         for number in itertools.count(1):
             try:
@@ -148,8 +145,7 @@ def retry_conflicts(
 ) -> T:
     """Return what `attempt` returns, called again while it raises `Overtaken`.
 
-    This is optimistic replacing: an attempt reads a value, changes it, and stores it if it is still
-    the one that was read. `consequence` ends the message where others were quicker every time.
+    `consequence` ends the message where other writers were quicker every time.
     """
     try:
         return CONFLICTS.call(attempt, Overtaken)

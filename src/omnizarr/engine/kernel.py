@@ -21,13 +21,13 @@ from omnizarr.chunk_key_encodings import Default, Draft, V2Keys
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.filters import Transpose
 from omnizarr.codecs.serializers import Bytes, holds_text
-from omnizarr.concurrency.limits import (
+from omnizarr.concurrency.pool import (
     bytes_in_flight,
+    is_abandoned,
     return_threads,
     take_threads,
     thread_slots,
 )
-from omnizarr.concurrency.pool import is_abandoned
 from omnizarr.config import Config
 from omnizarr.data_types import own_type
 from omnizarr.engine.binding import BoundArray

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from omnizarr.codecs.pipeline import Requests, gather_requests, run_requests
-from omnizarr.concurrency.limits import bytes_in_flight
-from omnizarr.concurrency.pool import run_on_threads
+from omnizarr.concurrency.pool import bytes_in_flight, run_on_threads
 from omnizarr.errors import OmnizarrError
 from omnizarr.stores import Store
 from omnizarr.stores.byte_ranges import ConsistentReader, ValueReplaced, read_consistently

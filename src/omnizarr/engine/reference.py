@@ -15,8 +15,7 @@ from omnizarr import config
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.codec import Buffer, Region, is_fill
 from omnizarr.codecs.pipeline import Decode, Requests, record_missing, run_requests
-from omnizarr.concurrency.limits import thread_slots
-from omnizarr.concurrency.pool import for_each, in_parallel, useful_threads
+from omnizarr.concurrency.pool import for_each, in_parallel, thread_slots, useful_threads
 from omnizarr.concurrency.retry import CONFLICTS, Overtaken, retry_conflicts
 from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.missing_chunks import Coords, FilledParts

@@ -21,8 +21,14 @@ from omnizarr.codecs.specify import (
 )
 from omnizarr.concurrency import cache, file_locks, fork, key_locks
 from omnizarr.concurrency.executors import On, for_each_on, runs_in_process, tasks_at_once
-from omnizarr.concurrency.limits import task_of
-from omnizarr.concurrency.pool import ThreadPool, for_each, in_parallel, run_coroutine, start_thread
+from omnizarr.concurrency.pool import (
+    ThreadPool,
+    for_each,
+    in_parallel,
+    run_coroutine,
+    start_thread,
+    task_of,
+)
 from omnizarr.config import byte_size
 from omnizarr.formats import (
     Documents,

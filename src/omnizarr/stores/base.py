@@ -57,10 +57,7 @@ ListKeys: TypeAlias = Callable[[str], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Part of a value: `length` bytes from `start`; None means to the end.
-
-    A negative `start` counts from the end; a negative `length` is an error.
-    """
+    """Part of a value: `length` bytes, or all for None, from `start`, if negative from the end."""
 
     start: int = 0
     length: int | None = None
@@ -182,10 +179,7 @@ class SetsIf(Store, Versioned, Protocol):
     """Can store a value only if the key still has a known generation: compare-and-set."""
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
-        """Store a value if the generation is still the same; None stands for a missing key.
-
-        Return True if it was stored.
-        """
+        """Store a value, and return True, if the generation is the same; None: no such key."""
 
 
 @runtime_checkable
@@ -195,10 +189,7 @@ class ChangesIf(Protocol):
     def change_if(
         self, changes: Mapping[str, Bytes | None], expected: Mapping[str, str | None]
     ) -> bool:
-        """Store values, or erase keys for None, if all generations are as expected.
-
-        Return False otherwise, after changing nothing.
-        """
+        """Store values, or erase keys for None; False, and no change, if a generation differs."""
 
 
 @runtime_checkable
@@ -277,10 +268,7 @@ def value_digest(value: Bytes | None) -> str | None:
 
 
 class Closeable:
-    """Base of stores: a context manager, with a read-only or writable view of the same values.
-
-    Stores are equal if they agree in what `_values_at` returns.
-    """
+    """Base of stores: a context manager, equal to others with the same `_values_at`."""
 
     def close(self) -> None:
         """Close files and connections; most stores keep none open."""
@@ -355,10 +343,7 @@ def redact_url(url: str) -> str:
 
 
 def split_path(url: str) -> tuple[str, str]:
-    """Return the host and path of a URL that names a file or directory, both unquoted.
-
-    Raise for a query or fragment: such URLs have none, so part of the name would be lost.
-    """
+    """Return host and path of a file's URL, unquoted; raise for what would be lost of the name."""
     parts = urlsplit(url)
     if parts.query or parts.fragment:
         raise StoreError(
@@ -382,11 +367,8 @@ def redact_urls(text: str) -> str:
 
 
 def is_web_page(content_type: str | None, data: bytes, start: int = 0) -> bool:
-    """Return True if a response is a web page, such as a login form, rather than a value.
-
-    Some servers call every response text/html, so its first bytes must look like HTML too, if
-    they are part of the response.
-    """
+    """Return True if a response is a web page, such as a login form, rather than a value."""
+    # Some servers call every response text/html, so its first bytes must look like HTML too.
     kind = (content_type or "").lower().partition(";")[0].strip()
     if kind not in ("text/html", "application/xhtml+xml"):
         return False

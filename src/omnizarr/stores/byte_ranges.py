@@ -70,11 +70,7 @@ def join_ranges(parts: Iterable[Range], gap: int = GAP, largest: int = sys.maxsi
 def coalesce(
     wanted: Sequence[tuple[str, Range | None]], *, gap: int = GAP, largest: int = LARGEST
 ) -> list[Fetch]:
-    """Return few requests for all that is wanted; join ranges of one key with small gaps.
-
-    A key that is wanted whole is fetched once; ranges from the end, or to it, are not joined with
-    others.
-    """
+    """Return few requests for all that is wanted; join ranges of one key with small gaps."""
     by_key: dict[str, list[tuple[int, Range | None]]] = {}
     for number, (key, range) in enumerate(wanted):
         by_key.setdefault(key, []).append((number, range))
@@ -161,10 +157,7 @@ def prefers_whole(store: object, nbytes: int, requests: int = 2) -> bool:
 
 
 class FirstParts:
-    """The first fetched parts of a store's values, such as indexes, with their generations.
-
-    When full, all are forgotten. A race between threads only makes the count inexact.
-    """
+    """The first fetched parts of values, with generations; a full one forgets all of them."""
 
     def __init__(self) -> None:
         self._parts: dict[tuple[str, Range | None], tuple[bytes, str]] = {}

@@ -45,10 +45,7 @@ class ObjectIdentity:
 
 
 def storage_identity(store: Store, prefix: str = "") -> StorageIdentity:
-    """Return the identity of the storage that holds the keys of a store below a prefix.
-
-    A store that cannot identify its storage shares it with no other store.
-    """
+    """Return the identity of the storage of a prefix; by default the store shares it with none."""
     identify: Callable[[str], StorageIdentity] | None = getattr(store, "identity", None)
     if identify is not None:
         return identify(prefix)
@@ -140,11 +137,7 @@ _process = os.urandom(16).hex()
 
 
 def portable_key(store: Store) -> Key | None:
-    """Return a key that identifies the values of a store in every process.
-
-    None if only the object itself does: it is in memory, or of a class whose objects may differ in
-    more than is known here.
-    """
+    """Return a key of a store's values for every process, or None if only the object is one."""
     parts = _parts(store)
     return None if parts is None else typed_key(parts, max_size=None)
 

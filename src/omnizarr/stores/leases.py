@@ -49,10 +49,7 @@ def is_running(process: int) -> bool:
 
 @cache
 def _processes() -> str:
-    """Return the scope in which our process number is unique; empty if unknown.
-
-    It is one boot of one machine and, in a container, its PID namespace.
-    """
+    """Return where our process number is unique: a boot and PID namespace; empty if unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return f"{file.read().strip()} {os.stat('/proc/self/ns/pid').st_ino}"
@@ -202,10 +199,7 @@ class Lease:
     def change(
         self, changes: Mapping[str, Any], expected: Mapping[str, str | None] | None = None
     ) -> bool:
-        """Store values, or erase keys for None, if the lock is still ours.
-
-        Return False, after changing nothing, if the generations of other keys are not as expected.
-        """
+        """Store values, or erase keys for None, if the lock is ours, and `expected` met."""
         with self._lock:
             self.check()
             if self._change_if(changes, {self.key: self.generation, **(expected or {})}):

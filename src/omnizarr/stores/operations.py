@@ -64,10 +64,7 @@ def get_existing(store: Store, keys: Iterable[str]) -> dict[str, bytes]:
 def get_existing_or_empty(
     store: Store, prefix: str, keys: Iterable[str]
 ) -> tuple[dict[str, bytes], bool]:
-    """Return the values of existing keys, and True if nothing is known to be below a prefix.
-
-    For a new node, one request shows that nothing is there, instead of one for each key.
-    """
+    """Return the values of existing keys, and True if one request shows that a prefix is free."""
     wanted = list(keys)
     has_keys: Callable[[str], bool] | None = getattr(store, "has_keys", None)
     inside = [key for key in wanted if key.startswith(prefix)]
@@ -120,10 +117,7 @@ def set_many(store: Store, values: Iterable[tuple[str, Bytes]]) -> None:
 
 
 def set_new(store: Store, key: str, value: Bytes) -> bool:
-    """Store a value unless the key exists; return True if it was stored.
-
-    If a store has neither `set_new` nor `set_if`, another writer may create the key in between.
-    """
+    """Store a value unless the key exists, as far as the store can tell; True if it was stored."""
     new = getattr(store, "set_new", None)  # faster than isinstance
     if new is not None:
         return bool(new(key, value))
@@ -201,10 +195,7 @@ def lock(
 def lock_prefix(
     store: Store, prefix: str, keys: Iterable[str], kind: LockKind
 ) -> AbstractContextManager[leases.Lease | None]:
-    """Do as `lock` does; a store with compare-and-set gets one lease for the whole prefix.
-
-    The context is then that lease, else None.
-    """
+    """Do as `lock` does; with compare-and-set yield one lease for the whole prefix, else None."""
     if supports_compare_and_set(store):
         return leases.leased(store, prefix, kind)
     return lock(store, prefix, keys, kind)
@@ -290,10 +281,7 @@ def conditionally(change: Callable[[], bool]) -> bool:
 
 
 def waits_for(store: Store) -> bool:
-    """Return True if an interrupt waits until pending values are stored.
-
-    Not where a server may stall: a late compare-and-set does no harm.
-    """
+    """Return True if an interrupt waits for pending values, not where a server may stall."""
     return has_low_latency(store) or not supports_compare_and_set(store)
 
 
@@ -323,10 +311,7 @@ def list_prefix(store: Store, prefix: str) -> Iterator[str]:
 
 
 def list_sizes(store: Store, prefix: str) -> Iterator[tuple[str, int]]:
-    """Yield all keys below a prefix with the bytes of their values.
-
-    Keys without a readable value, such as named pipes in a directory, are left out.
-    """
+    """Yield all keys below a prefix with the bytes of their values, if these can be read."""
     if isinstance(store, ListsEntries):
         entries = list_entries(store, prefix)
     else:
@@ -339,10 +324,7 @@ def list_sizes(store: Store, prefix: str) -> Iterator[tuple[str, int]]:
 
 
 def list_entries(store: Store, prefix: str) -> Iterator[Entry]:
-    """Yield all keys below a prefix with what a store knows of their values without reading them.
-
-    Keys without a readable value are left out, as by `list_sizes`.
-    """
+    """Yield what a store knows of the values below a prefix, if these can be read."""
     check_prefix(prefix)
     if isinstance(store, ListsEntries):
         yield from store.list_entries(prefix)
@@ -488,10 +470,7 @@ def check_prefix(prefix: str) -> None:
 
 
 def check_length(key: str, most: int, store: object, *, start: str = "") -> None:
-    """Raise if a node's key is too long for a store whose keys have at most `most` bytes.
-
-    Its chunks, and what is staged when it is replaced, have longer keys.
-    """
+    """Raise if the keys of a node, its chunks or its stage are longer than `most` bytes."""
     size = len(f"{start}{key}".encode()) + (0 if is_ours(key) else _ROOM)
     if size > most:
         raise InvalidName(
@@ -518,10 +497,7 @@ def named(keys: Iterable[str]) -> str:
 def translated_errors(
     verb: str, what: object, store: object, kinds: tuple[type[Exception], ...] = (OSError,)
 ) -> Iterator[None]:
-    """Turn errors of a back end, of the given kinds, into a `StoreError` that says what failed.
-
-    A `Conflict` stays one: callers try again.
-    """
+    """Turn errors of a back end into a `StoreError` that says what failed; a `Conflict` stays."""
     try:
         yield
     except Conflict:

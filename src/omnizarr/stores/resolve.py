@@ -36,10 +36,7 @@ _memories: dict[str, dict[str, bytes]] = {}
 
 
 def memory(url: str, *, read_only: bool = False) -> MemoryStore:
-    """Return the store in memory that a URL names, shared in the process; a new one for no name.
-
-    ``memory://name/path`` is a store of its own, not part of ``memory://name``.
-    """
+    """Return the store in memory that a URL names, shared in the process; a new one for no name."""
     name = unquote(url.partition(":")[2].strip("/"))
     if not name:
         return MemoryStore(read_only=read_only)
@@ -77,10 +74,7 @@ _ENDINGS = _ARCHIVE_ENDINGS + REFERENCE_ENDINGS  # of what is not a plain folder
 def resolve(
     where: Any, *, read_only: bool = False, storage_options: Mapping[str, Any] | None = None
 ) -> Store:
-    """Return the store for a path, URL, dictionary or object; for None a new one in memory.
-
-    Storage options are for the store of a URL.
-    """
+    """Return the store for a path, URL, dictionary or object; for None a new one in memory."""
     if not storage_options and isinstance(where, (str, PurePath)):
         text = where if isinstance(where, str) else os.fspath(where)
         if ":" not in text and not text.rstrip("/").lower().endswith(_ENDINGS):
@@ -110,8 +104,6 @@ def resolve(
             raise StoreError(
                 f"cannot open {redact_url(where)!r}, whose function gets {given}: {e}"
             ) from e
-        if isinstance(made, (str, os.PathLike, type(None))):
-            raise StoreError(f"cannot open {redact_url(where)!r}: its function gave {made!r}")
         where = made  # may be as simple as a store that is given directly
     if isinstance(where, (str, os.PathLike)):
         return LocalStore(os.fspath(where), read_only=read_only)
@@ -151,10 +143,7 @@ def options_for_two(
     storage_options: Mapping[str, Any] | None,
     destination_options: Mapping[str, Any] | None,
 ) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
-    """Return the storage options of a source and of a destination.
-
-    `storage_options` are for whichever of the two is a URL, unless the destination has its own.
-    """
+    """Return options of a source and a destination: `storage_options` are for those with a URL."""
     if destination_options is not None or not storage_options:
         return storage_options, destination_options
     both = takes_options(source), takes_options(destination)
@@ -269,15 +258,11 @@ class StoreWithPartialAccess:
         return f"StoreWithPartialAccess({self.inner!r})"
 
 
-_LISTING = ("list", "list_prefix", "list_dir", "erase_prefix")
-_OPTIONAL_METHODS = (*_LISTING, "set_many", "set_partial", "sizes")
+_OPTIONAL = ("list", "list_prefix", "list_dir", "erase_prefix", "set_many", "set_partial", "sizes")
 
 
 class MinimalStore(Closeable):
-    """A store for an object that has `get`, and perhaps `set`, and `erase` or `delete`.
-
-    It is read-only without `set`. If `get` takes no range, values are fetched whole and cut.
-    """
+    """A store for an object that has `get`, and perhaps `set`, and `erase` or `delete`."""
 
     def __init__(self, inner: Any, *, read_only: bool = False) -> None:
         self.inner = inner
@@ -286,7 +271,7 @@ class MinimalStore(Closeable):
         self._takes_range = takes_range(type(inner))
         self._erase = getattr(inner, "erase", None) or getattr(inner, "delete", None)
         self.traits = replace(traits(inner).behind_wrapper(), erases=self._erase is not None)
-        for name in _OPTIONAL_METHODS:
+        for name in _OPTIONAL:
             if callable(getattr(inner, name, None)):
                 setattr(self, name, getattr(inner, name))
 

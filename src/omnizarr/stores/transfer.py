@@ -291,10 +291,7 @@ def is_quick(store: object) -> bool:
 
 
 def kept_time(entry: Entry) -> int | None:
-    """Return the modification time for a copy in a directory, which encodes its source's state.
-
-    Objects have times in milliseconds or seconds: a digest of the ETag fills the digits below.
-    """
+    """Return the time for a copy in a directory: of an object, with a digest of its ETag."""
     if entry.modified is None or entry.tag is None:
         return entry.modified
     unit = 10**9 if entry.modified % 10**9 == 0 else 10**6

@@ -284,8 +284,7 @@ class ReadOnlyStore(WrapperStore):
 class LeasedStore(WrapperStore):
     """`inner` while a lock is held; never overwrites values stored after the lock was lost.
 
-    If the store can, it compares the lock with each change. Otherwise a new key is stored only if
-    there is none, and an existing one only over the value that it had while the lock was held.
+    The store compares the lock with each change, or else the value that the change replaces.
     """
 
     _covers_all = True

@@ -27,7 +27,7 @@ from omnizarr.model.paths import is_ours
 from omnizarr.stores.base import Bytes, Range, flat
 
 try:
-    from omnizarr.stores import _files
+    from omnizarr.stores import _files as _files
 except ImportError:  # no compiler when it was installed, or Windows
     _files = None  # type: ignore[assignment]
 
@@ -40,10 +40,7 @@ _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
 
 
 def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) -> bool:
-    """Store a file and the folders that it needs; return True if it was stored.
-
-    `sync`: it is on the disk before others see it. `only_new`: not if the path exists.
-    """
+    """Store a file and its folders; True if it was stored. `sync`: on the disk before it shows."""
     replace = _replace if _files is None else _files.replace
     try:
         return replace(path, value, sync, only_new)
@@ -222,10 +219,7 @@ MAX_LINKS = 2  # to folders in one path: more could give a few folders countless
 def entries(
     folder: str, root: str, within: str | None = None
 ) -> tuple[list[str], list[str], list[str]]:
-    """Return the names of files, of folders, and of links not to follow in a folder, if it exists.
-
-    The last are links to folders that are part of the path below `root`, or outside of `within`.
-    """
+    """Return names of files, folders, and links not to follow, as circular or out of `within`."""
     files: list[str] = []
     folders: list[str] = []
     circular: list[str] = []

@@ -46,13 +46,8 @@ from omnizarr.stores.base import (
 )
 from omnizarr.stores.identity import StorageIdentity, directory
 from omnizarr.stores.local import atomic_files
-from omnizarr.stores.local.atomic_files import replace_file
+from omnizarr.stores.local.atomic_files import _files, replace_file
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, direct_file_root
-
-try:
-    from omnizarr.stores import _files
-except ImportError:  # no compiler when it was installed, or Windows
-    _files = None  # type: ignore[assignment]
 
 _UTF8 = sys.getfilesystemencoding() == "utf-8"
 _read_whole = getattr(_files, "read", None) if _UTF8 else None
@@ -151,10 +146,7 @@ class LocalStore(ListedStore):
         return os.fsencode(self._start)
 
     def enclosed(self, folder: str | None = None) -> Self:
-        """Return this store with an error for links that lead out of a folder, by default its own.
-
-        For values that are shown to others: a link could show any file.
-        """
+        """Return this store, in which links that lead out of a folder (its own) are errors."""
         found = copy.copy(self)
         found.enclosure = os.path.realpath(self._start if folder is None else folder)
         kind: Any = type(self)
@@ -389,10 +381,7 @@ class LocalStore(ListedStore):
         return Entry(key, about.st_size, about.st_mtime_ns)
 
     def list_everything(self, prefix: str) -> Iterator[str]:
-        """Yield all keys below a prefix, temporary and lock files, and folders with a final slash.
-
-        The contents of folders that are internal to this package are left out.
-        """
+        """Yield all keys, temporary files and lock files, and folders with a final slash."""
         for head, names in self._walk(prefix, everything=True):
             yield from (head + name for name in names)
 
