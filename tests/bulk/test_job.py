@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import os
 import pickle
@@ -413,6 +414,34 @@ def test_a_plan_shows_stages_and_decisions(tmp_path: Path) -> None:
     phase: Phase[Sum] = Phase("copy", lambda: iter(()), 1, None, 2, 1, 2048, None)
     assert str(phase) == "copy: 1 task, read 2 values of 2.0 KiB, write 1 value"
     assert json.loads(json.dumps(plan.to_json()))["phases"][0]["count"] == 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs a list of open files")
+@pytest.mark.parametrize("url", ["{}.zip", "sqlite://{}.sqlite", "lmdb://{}.lmdb"])
+@pytest.mark.parametrize("job", [oz.jobs.Copy, oz.jobs.Convert, oz.jobs.Rechunk])
+def test_a_job_closes_the_stores_that_it_opened(job: Any, url: str, tmp_path: Path) -> None:
+    if "lmdb" in url:
+        pytest.importorskip("lmdb")
+    source, target = (url.format(tmp_path / name) for name in "ab")
+    oz.save(source, np.arange(6))
+    options = {"chunks": 2} if job is oz.jobs.Rechunk else {}
+    described = job(source, target, **options)
+
+    def open_files() -> list[str]:
+        links = (os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink())
+        return [link for link in links if str(tmp_path) in link]
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(described, workers=1)
+        assert open_files() == []
+        with pytest.raises(NodeExists) as error:  # which is kept, with all that it refers to
+            run(described)
+        assert error is not None
+        assert open_files() == []
+    finally:
+        gc.enable()
 
 
 def test_a_job_is_shown_without_secrets() -> None:

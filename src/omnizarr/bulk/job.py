@@ -14,7 +14,7 @@ import dataclasses
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from operator import methodcaller
 from pathlib import Path
@@ -241,9 +241,11 @@ def run(
         raise InvalidArgument(f"part must be (number, of) with 1 <= number <= of, got {part}")
     if resume and part is not None:
         raise InvalidArgument("parts of a job are always resumed; leave resume out")
-    job.settle(resume)
-    plan = job.plan(tasks_at_once(on, workers))
-    return _Run(plan, on, workers, part, progress).run(resume)
+    with ExitStack() as ends:
+        with stores.close_later(ends):
+            job.settle(resume)
+            plan = job.plan(tasks_at_once(on, workers))
+        return _Run(plan, on, workers, part, progress).run(resume)
 
 
 def launch(describe: Callable[..., Job[O]], given: RunOptions, **more: Any) -> O:
