@@ -48,7 +48,6 @@ from omnizarr.extension import (
 
 BATCH_BYTES = 2**26  # of the values of one task, unless one value is larger
 UNKNOWN = 16  # keys of one task, where a store does not list sizes
-ERASURES = 64  # tasks that erase keys, at most
 LISTED = 200_000  # keys that are listed ahead, to know how much there is to do
 KEPT = 500_000  # entries of a listing of the destination that are kept in memory
 COMPARED = {
@@ -381,13 +380,8 @@ class Copying:
         yield Task(_batch_id(ordered), partial(copy_and_erase, *given), 0, "metadata")
 
     def _erase_tasks(self) -> Iterator[Task[Copied]]:
-        """Yield tasks whose ids stay the same while other parts of the job erase keys."""
-        tasks: dict[int, list[str]] = {}
-        for key in self._extra():
-            tasks.setdefault(_key_id(key) % ERASURES, []).append(key)
-        for number, keys in tasks.items():
-            given = (), self.output.chunk_store, tuple(keys), self.job.dry_run
-            yield Task(task_id("erase", number), partial(copy_and_erase, *given))
+        given = (), self.output.chunk_store, tuple(self._extra()), self.job.dry_run
+        yield Task(task_id("erase"), partial(copy_and_erase, *given))
 
     def _extra(self) -> Iterator[str]:
         """Yield the keys to erase: the source does not have them.

@@ -28,12 +28,11 @@ from omnizarr.bulk.journal import (
     Outcome,
     Task,
     TaskIds,
-    kept_journals,
     user_journal,
 )
 from omnizarr.bulk.options import RunOptions, option_help
 from omnizarr.bulk.output import Output
-from omnizarr.errors import InvalidArgument, NodeExists, OmnizarrError, StoreError, warn
+from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError, warn
 from omnizarr.extension import (
     LocalStore,
     Location,
@@ -44,7 +43,6 @@ from omnizarr.extension import (
     counted,
     for_each_on,
     hierarchies_above,
-    marker,
     preformatted,
     publication,
     redact_urls,
@@ -295,17 +293,15 @@ class _Run(Generic[O]):
         if not begun:
             journal.erase()
         total, complete = self._run_phases(journal, begun)
-        kept = kept_journals.get()
-        if complete and kept is not None:
-            journal.flush(quiet=True)
-            kept.append(journal)
-        elif complete and journal.used:
+        if complete and journal.used:
             journal.erase()
         return total
 
     def _write(self, output: Output, resume: bool) -> O:
         """Run a job that writes, while no other one writes to the same place."""
-        state = self._begin(output, resume)
+        state = output.begin(resume, self.part is not None)
+        if state == "new":
+            output.clear_intermediate()  # of an earlier job
         journal = Journal(*output.journal, self.plan.outcome)
         if state == "finished":
             total = journal.read()[1]
@@ -332,22 +328,6 @@ class _Run(Generic[O]):
         if problem is not None:
             warn(problem)
         return total
-
-    def _begin(self, output: Output, resume: bool) -> publication.Begun:
-        try:
-            state = output.begin(resume, self.part is not None)
-        except NodeExists as e:
-            store, path = output.place
-            if not (resume or self.part is not None) or store.get(marker(path)) is not None:
-                raise
-            raise NodeExists(
-                f"{e}. No interrupted job is left there, so that this one may be complete: compare"
-                " it with the source by `omnizarr diff`",
-                kind=e.kind,
-            ) from e
-        if state == "new":
-            output.clear_intermediate()  # of an earlier job
-        return state
 
     def _run_phases(self, journal: Journal[O], begun: bool) -> tuple[O, bool]:
         """Return the result, and True if all tasks are done, in other parts too."""
@@ -428,29 +408,16 @@ class _Run(Generic[O]):
 
 
 def _join_above(store: Store, path: str) -> str | None:
-    """Update the consolidated metadata of a larger hierarchy that the root is a part of.
+    """Update the consolidated metadata of a larger hierarchy that lists the root as a part.
 
-    Returns a warning if that hierarchy does not list it, being of another format, or if its
-    consolidated metadata could not be changed.
+    Returns a warning if it could not be changed.
     """
     above = [] if path else [*hierarchies_above(store)]
-    own = all_formats(store) if above else []
-    if not above or not own:
-        return None
-    nearest, names = above[0][0], [format.name for format in above[0][1]]
-    listed = [format for format in own if format.name in names]
-    if not listed:
-        return (
-            f"{store!r} is zarr {own[0].name} inside {nearest!r}, which is zarr"
-            f" {' and '.join(names)} and does not list it; write it in that format to make it a"
-            " member"
-        )
     try:
-        for format in listed:
-            same = (each for each, formats in above if format.name in [f.name for f in formats])
-            *_, outermost = map(stores.file_root, same)
-            root = stores.file_root(store)
-            if root is not None and outermost is not None:
+        for format in all_formats(store) if above else ():
+            listing = [each for each, formats in above if format.name in [f.name for f in formats]]
+            root, outermost = map(stores.file_root, (store, [*listing, store][-1]))
+            if listing[:1] == [above[0][0]] and root is not None and outermost is not None:
                 inside = Path(os.path.realpath(root)).relative_to(outermost).as_posix()
                 update_consolidated_above(Location(LocalStore(outermost), inside, format), None)
     except StoreError as e:
