@@ -416,7 +416,7 @@ def test_the_same_or_nested_places_are_refused(tmp_path: Path) -> None:
     fill(tmp_path / "a.zarr", 1)
     before = values(tmp_path / "a.zarr")
     for place in (tmp_path / "a.zarr", tmp_path / "a.zarr/copy", tmp_path):
-        with pytest.raises(StoreError, match="the same, or one is inside the other"):
+        with pytest.raises(StoreError, match=r"are both|one is inside the other"):
             oz.copy(tmp_path / "a.zarr", place)
     assert values(tmp_path / "a.zarr") == before
 

@@ -235,13 +235,8 @@ class Copying:
 
     def _check(self) -> None:
         """Raise if places overlap, a node has more keys, or a writer is making or replacing it."""
-        old = stores.storage_identity(self.source, paths.prefix(self.path))
-        new = stores.storage_identity(self.store, paths.prefix(self.end))
-        if stores.overlap(old, new):
-            raise StoreError(
-                f"cannot copy {self.source!r} to {self.store!r}: they are the same, or one is"
-                " inside the other; give another destination"
-            )
+        prefixes = paths.prefix(self.path), paths.prefix(self.end)
+        stores.check_disjoint(self.source, self.store, prefixes=prefixes)
         if self.path:
             location, _ = find_node(self.source, self.path, use_consolidated=None)
             if not location.is_under_one_prefix:

@@ -158,12 +158,9 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
 
 def _destination(job: Rechunk, start: Location, options: Mapping[str, Any] | None) -> Location:
     store, path = resolve_store_path(job.destination, None, "r+", options)
-    one = stores.storage_identity(start.store, paths.prefix(start.path))
-    if stores.overlap(one, stores.storage_identity(store, paths.prefix(path))):
-        raise StoreError(
-            f"source and destination are the same, or one is inside the other: {start} and"
-            f" {paths.show(path)} in {store!r}; give another destination, or in_place=True"
-        )
+    prefixes = paths.prefix(start.path), paths.prefix(path)
+    remedy = "; give another destination, or in_place=True"
+    stores.check_disjoint(start.store, store, remedy, prefixes)
     wanted = start.format
     if start.format.frozen or job.zarr_format is not None:
         wanted = format_for(store, "", job.zarr_format)
@@ -384,34 +381,32 @@ class _Planner:
                 yield Task(task_id("copy", path, keys), work, size, paths.show(path))
 
     def _output(self, digest: str) -> Output:
-        job = self.job
+        job, operation = self.job, self._operation()
         nodes = {paths.join(self.goal.path, path): node for path, node in self.nodes.items()}
-        arrays = {p: node for p, node in nodes.items() if isinstance(node, ArrayModel)}
-        relative = {paths.join(self.goal.path, path): path for path in self.nodes}
+        groups = {p: node for p, node in nodes.items() if isinstance(node, GroupModel)}
         inside = job.in_place or (job.merge and existing_node(self.goal.store, self.goal.path))
-        overwrite = job.overwrite or job.in_place
-        outputs: Iterable[HierarchyOutput]
-        output: Output
-        if inside and self.goal.path not in arrays:
-            output = several = EachArray(
-                self.goal,
-                arrays if job.in_place else nodes,
-                {path: self._node_digest(relative[path]) for path in arrays},
-                operation=self._operation(),
-                digest=digest,
-                overwrite=overwrite,
-            )
-            outputs = several.outputs.values()
-        else:
-            output = one = HierarchyOutput(
-                self.goal,
+
+        def output(
+            where: Location, nodes: Mapping[str, Node], path: str, digest: str
+        ) -> HierarchyOutput:
+            return HierarchyOutput(
+                where,
                 nodes,
-                operation=self._operation(),
-                digest=self._node_digest("") if job.in_place else digest,
-                overwrite=overwrite,
+                operation=operation,
+                digest=digest,
+                overwrite=job.overwrite or job.in_place,
                 consolidate=not inside and self.is_consolidated,
+                is_unchanged=partial(self._is_unchanged, path) if job.in_place else None,
             )
-            outputs = [one]
-        for each in outputs if job.in_place else ():
-            each.is_unchanged = partial(self._is_unchanged, relative[each.location.path])
-        return output
+
+        if not inside or isinstance(self.nodes.get(""), ArrayModel):
+            own = self._node_digest("") if job.in_place else digest
+            return output(self.goal, nodes, "", own)
+        outputs = (
+            output(self.goal.child(path), {there: nodes[there]}, path, self._node_digest(path))
+            for path in self.nodes
+            if (there := paths.join(self.goal.path, path)) not in groups
+        )
+        if job.in_place:
+            groups = {}
+        return EachArray(self.goal, outputs, groups, operation=operation, digest=digest)
