@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -218,6 +219,22 @@ def test_only_an_incomplete_copy_owns_all_that_is_below_it(kind: Kind, tmp_path:
         with pytest.raises(oz.NodeExists, match="the copy of something was interrupted"):
             oz.copy(source, target, overwrite=True)
     assert (target / "notes.txt").exists() == (kind is not Kind.COPY)
+
+
+@pytest.mark.parametrize("write", [oz.convert, oz.copy, oz.rechunk])
+@pytest.mark.parametrize("around", [2, 3])
+def test_a_job_says_if_the_hierarchy_around_its_output_does_not_list_it(
+    write: Callable[..., object], around: int, tmp_path: Path
+) -> None:
+    oz.create_group(tmp_path / "whole.zarr", zarr_format=around)
+    oz.create_array(tmp_path / "a.zarr", data=DATA, zarr_format=3)
+    options: dict[str, Any] = {"chunks": 2} if write is oz.rechunk else {}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        write(tmp_path / "a.zarr", tmp_path / "whole.zarr" / "m", **options)
+    assert ["does not list it" in str(each.message) for each in said] == [True] * (around == 2)
+    assert ("m" in oz.open(tmp_path / "whole.zarr")) == (around == 3)
+    assert not list(tmp_path.rglob(MARKER))
 
 
 @pytest.mark.parametrize("write", [oz.convert, oz.copy, oz.rechunk])

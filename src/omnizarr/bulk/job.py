@@ -243,7 +243,12 @@ def run(
         with stores.close_later(ends):
             job.settle(resume)
             plan = job.plan(tasks_at_once(on, workers))
-        return _Run(plan, on, workers, part, progress).run(resume)
+        try:
+            return _Run(plan, on, workers, part, progress).run(resume)
+        except KeyboardInterrupt:
+            if plan.output is None or hasattr(on, "submit"):
+                ends.pop_all()  # threads that an interrupt does not wait for may still use them
+            raise
 
 
 def launch(describe: Callable[..., Job[O]], given: RunOptions, **more: Any) -> O:
@@ -408,16 +413,29 @@ class _Run(Generic[O]):
 
 
 def _join_above(store: Store, path: str) -> str | None:
-    """Update the consolidated metadata of a larger hierarchy that lists the root as a part.
+    """Update the consolidated metadata of a larger hierarchy that the root is a part of.
 
-    Returns a warning if it could not be changed.
+    Returns a warning if that hierarchy does not list it, being of another format, or if its
+    consolidated metadata could not be changed.
     """
     above = [] if path else [*hierarchies_above(store)]
+    own = all_formats(store) if above else []
+    if not above or not own:
+        return None
+    nearest, names = above[0][0], [format.name for format in above[0][1]]
+    listed = [format for format in own if format.name in names]
+    if not listed:
+        return (
+            f"{store!r} is zarr {own[0].name} inside {nearest!r}, which is zarr"
+            f" {' and '.join(names)} and does not list it; write it in that format to make it a"
+            " member"
+        )
     try:
-        for format in all_formats(store) if above else ():
-            listing = [each for each, formats in above if format.name in [f.name for f in formats]]
-            root, outermost = map(stores.file_root, (store, [*listing, store][-1]))
-            if listing[:1] == [above[0][0]] and root is not None and outermost is not None:
+        for format in listed:
+            same = (each for each, formats in above if format.name in [f.name for f in formats])
+            *_, outermost = map(stores.file_root, same)
+            root = stores.file_root(store)
+            if root is not None and outermost is not None:
                 inside = Path(os.path.realpath(root)).relative_to(outermost).as_posix()
                 update_consolidated_above(Location(LocalStore(outermost), inside, format), None)
     except StoreError as e:

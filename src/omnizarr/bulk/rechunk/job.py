@@ -90,23 +90,6 @@ class Change:
     digest: str  # of the source's place and the new metadata
     middle: BoundArray | None = None
 
-    def tasks(self, output: Output, number: int, casting: str) -> Iterator[Task[RechunkReport]]:
-        """Yield the tasks of one pass, from 0."""
-        last = number == len(self.passes.passes) - 1
-        there = self.target
-        final = BoundArray(output.store_of(there.path), there.path, there.prefix, there.model)
-        source = self.source if number == 0 or self.middle is None else self.middle
-        target = final if last or self.middle is None else self.middle
-        item = max(1, target.dtype.itemsize)
-        limit = self.digest, self.passes.tasks, self.passes.threads
-        for box in self.passes.passes[number].boxes:
-            yield Task(
-                task_id(self.digest, last or self.passes.intermediate, corners(box)),
-                tasks.CopyBox(source, target, box, casting, *limit),
-                boxes.box_size(box) * item,
-                paths.show(self.path),
-            )
-
 
 LAYOUT = tuple(each.name for each in fields(rules.Rule))  # options that are members of a rule
 BATCH_BYTES = 2**24  # of chunks that one task copies
@@ -366,7 +349,20 @@ class _Planner:
         self, changes: Iterable[Change], output: Output, number: int
     ) -> Iterator[Task[RechunkReport]]:
         for change in changes:
-            yield from change.tasks(output, number, self.job.casting)
+            passes, there, middle = change.passes, change.target, change.middle
+            last = number == len(passes.passes) - 1
+            final = BoundArray(output.store_of(there.path), there.path, there.prefix, there.model)
+            source = change.source if number == 0 or middle is None else middle
+            target = final if last or middle is None else middle
+            item = max(1, target.dtype.itemsize)
+            limit = change.digest, passes.tasks, passes.threads
+            for box in passes.passes[number].boxes:
+                yield Task(
+                    task_id(change.digest, last or passes.intermediate, corners(box)),
+                    tasks.CopyBox(source, target, box, self.job.casting, *limit),
+                    boxes.box_size(box) * item,
+                    paths.show(change.path),
+                )
 
     def _copies(self, output: Output) -> Iterator[Task[RechunkReport]]:
         for path, source in self.kept:
@@ -402,11 +398,11 @@ class _Planner:
         if not inside or isinstance(self.nodes.get(""), ArrayModel):
             own = self._node_digest("") if job.in_place else digest
             return output(self.goal, nodes, "", own)
-        outputs = (
+        outputs = [
             output(self.goal.child(path), {there: nodes[there]}, path, self._node_digest(path))
             for path in self.nodes
             if (there := paths.join(self.goal.path, path)) not in groups
-        )
+        ]
         if job.in_place:
             groups = {}
         return EachArray(self.goal, outputs, groups, operation=operation, digest=digest)
