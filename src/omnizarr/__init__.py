@@ -32,8 +32,8 @@ if _typing.TYPE_CHECKING:
     from omnizarr.bulk.analysis.usage import disk_usage as disk_usage
     from omnizarr.bulk.batches import batches as batches
     from omnizarr.bulk.convert import convert as convert
+    from omnizarr.bulk.convert import undo_conversion as undo_conversion
     from omnizarr.bulk.copy import copy as copy
-    from omnizarr.bulk.in_place import undo_conversion as undo_conversion
     from omnizarr.bulk.job import run as run
     from omnizarr.bulk.rechunk.job import rechunk as rechunk
     from omnizarr.bulk.repair import repair as repair
@@ -69,9 +69,8 @@ _NAMES = {
     "bulk.analysis.suggestion": ("suggest_chunks",),
     "bulk.analysis.usage": ("disk_usage",),
     "bulk.batches": ("batches",),
-    "bulk.convert": ("convert",),
+    "bulk.convert": ("convert", "undo_conversion"),
     "bulk.copy": ("copy",),
-    "bulk.in_place": ("undo_conversion",),
     "bulk.job": ("run",),
     "bulk.rechunk.job": ("rechunk",),
     "bulk.repair": ("repair",),

@@ -85,16 +85,6 @@ def test_simple_arrays_are_copied_byte_for_byte(source: int | str, target: int |
     assert oz.convert(a, {}, zarr_format=target).chunks_encoded == 0
 
 
-def test_a_structure_that_mixes_byte_orders_is_encoded_again_for_version_3() -> None:
-    data = np.array([(1, 2.5), (3, 4.5)], [("a", "<i4"), ("b", ">f8")])
-    a: dict[str, bytes] = {}
-    b: dict[str, bytes] = {}
-    oz.create_array(a, data=data, zarr_format=2)
-    report = oz.convert(a, b, zarr_format=3)
-    assert "mixes byte orders" in report.encoded["/"]
-    assert oz.open(b)[...].tolist() == data.tolist()
-
-
 def test_the_draft_s_shards_are_unpacked() -> None:
     source = {
         k: v

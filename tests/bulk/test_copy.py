@@ -416,7 +416,7 @@ def test_the_same_or_nested_places_are_refused(tmp_path: Path) -> None:
     fill(tmp_path / "a.zarr", 1)
     before = values(tmp_path / "a.zarr")
     for place in (tmp_path / "a.zarr", tmp_path / "a.zarr/copy", tmp_path):
-        with pytest.raises(StoreError, match="the same, or one is inside the other"):
+        with pytest.raises(StoreError, match=r"are both|one is inside the other"):
             oz.copy(tmp_path / "a.zarr", place)
     assert values(tmp_path / "a.zarr") == before
 
@@ -596,33 +596,3 @@ def test_overwriting_an_interrupted_copy_leaves_nothing_of_it(tmp_path: Path) ->
     to.set(f"{JOURNAL}/{mark.attempt}/1-00", b"{}")
     oz.copy(tmp_path / "a", to, overwrite=True)
     assert not [key for key in stores.list_prefix(to, "") if OURS in key]
-
-
-@pytest.mark.parametrize("job", [jobs.Copy, jobs.Convert])
-@pytest.mark.parametrize("again", [{"resume": True}, {"part": (1, 1)}])
-def test_a_complete_job_that_is_resumed_says_that_it_may_be_complete(
-    tmp_path: Path, job: Any, again: dict[str, Any]
-) -> None:
-    oz.save(tmp_path / "a", x=np.arange(6))
-    oz.run(job(tmp_path / "a", tmp_path / "b"))
-    with pytest.raises(oz.NodeExists, match=r"may be complete.*omnizarr diff"):
-        oz.run(job(tmp_path / "a", tmp_path / "b"), **again)
-
-
-def test_the_ids_of_erasures_stay_while_parts_of_a_job_erase(tmp_path: Path) -> None:
-    oz.save(tmp_path / "a", np.arange(3))
-    oz.copy(tmp_path / "a", tmp_path / "b")
-    for number in range(300):
-        (tmp_path / "b" / f"more-{number}").write_bytes(b"")
-    job = oz.jobs.Copy(tmp_path / "a", tmp_path / "b", update=True, delete=True)
-
-    def tasks() -> dict[int, Any]:
-        *others, erase = job.plan().phases
-        for phase in others:
-            [*phase.tasks()]
-        return {task.id: task.work for task in erase.tasks()}
-
-    before = tasks()
-    first = next(iter(before))
-    before.pop(first)()
-    assert before.keys() == tasks().keys()

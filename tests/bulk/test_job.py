@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import os
 import pickle
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.bulk.job import Job, Phase, Plan, memory_of, run
+from omnizarr.bulk.job import Job, Phase, Plan, run
 from omnizarr.bulk.journal import Journal, Outcome, Task, task_id
 from omnizarr.bulk.output import HierarchyOutput
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
@@ -261,12 +262,6 @@ def test_the_ids_of_tasks_differ_with_what_they_do() -> None:
     assert all(0 <= id < 2**64 for id in ids)
 
 
-def test_memory_is_shared_by_tasks() -> None:
-    assert memory_of("1MB", 4) == 250_000
-    assert memory_of(None, 1) == 512_000_000
-    assert memory_of("4000", 4) == 1000
-
-
 # Outputs
 
 
@@ -310,17 +305,17 @@ class Fill(Job[Sum]):
 
 
 EXPECTED = np.repeat(np.arange(10), 2)
+PLACES: dict[str, Any] = {
+    "directory": lambda folder: LocalStore(folder / "out.zarr"),
+    "memory": lambda folder: MemoryStore(),
+    "zip": lambda folder: oz.storage.ZipStore(folder / "out.zip", mode="w"),
+    "sqlite": lambda folder: oz.storage.SQLiteStore(folder / "out.sqlite"),
+}
 
 
-@pytest.mark.parametrize("kind", ["directory", "memory", "zip", "sqlite"])
+@pytest.mark.parametrize("kind", PLACES)
 def test_an_output_is_invisible_until_it_is_complete(kind: str, tmp_path: Path) -> None:
-    stores: dict[str, Any] = {
-        "directory": lambda: LocalStore(tmp_path / "out.zarr"),
-        "memory": MemoryStore,
-        "zip": lambda: oz.storage.ZipStore(tmp_path / "out.zip", mode="w"),
-        "sqlite": lambda: oz.storage.SQLiteStore(tmp_path / "out.sqlite"),
-    }
-    store = stores[kind]()
+    store = PLACES[kind](tmp_path)
     (tmp_path / "fail-7").touch()
     with pytest.raises(StoreError, match="no 7"):
         run(Fill(store, tmp_path), workers=1)
@@ -336,12 +331,7 @@ def test_an_output_is_invisible_until_it_is_complete(kind: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", ["directory", "memory", "sqlite"])
 def test_a_node_is_replaced_when_the_new_one_is_complete(kind: str, tmp_path: Path) -> None:
-    stores: dict[str, Any] = {
-        "directory": lambda: LocalStore(tmp_path / "out.zarr"),
-        "memory": MemoryStore,
-        "sqlite": lambda: oz.storage.SQLiteStore(tmp_path / "out.sqlite"),
-    }
-    store = stores[kind]()
+    store = PLACES[kind](tmp_path)
     old = np.arange(5)
     oz.create_array(store, path="a", data=old)
     with pytest.raises(NodeExists, match="overwrite=True"):
@@ -413,6 +403,34 @@ def test_a_plan_shows_stages_and_decisions(tmp_path: Path) -> None:
     phase: Phase[Sum] = Phase("copy", lambda: iter(()), 1, None, 2, 1, 2048, None)
     assert str(phase) == "copy: 1 task, read 2 values of 2.0 KiB, write 1 value"
     assert json.loads(json.dumps(plan.to_json()))["phases"][0]["count"] == 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs a list of open files")
+@pytest.mark.parametrize("url", ["{}.zip", "sqlite://{}.sqlite", "lmdb://{}.lmdb"])
+@pytest.mark.parametrize("job", [oz.jobs.Copy, oz.jobs.Convert, oz.jobs.Rechunk])
+def test_a_job_closes_the_stores_that_it_opened(job: Any, url: str, tmp_path: Path) -> None:
+    if "lmdb" in url:
+        pytest.importorskip("lmdb")
+    source, target = (url.format(tmp_path / name) for name in "ab")
+    oz.save(source, np.arange(6))
+    options = {"chunks": 2} if job is oz.jobs.Rechunk else {}
+    described = job(source, target, **options)
+
+    def open_files() -> list[str]:
+        links = (os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink())
+        return [link for link in links if str(tmp_path) in link]
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(described, workers=1)
+        assert open_files() == []
+        with pytest.raises(NodeExists) as error:  # which is kept, with all that it refers to
+            run(described)
+        assert error is not None
+        assert open_files() == []
+    finally:
+        gc.enable()
 
 
 def test_a_job_is_shown_without_secrets() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.bulk.output import HierarchyOutput
 from omnizarr.errors import StoreError
 from omnizarr.jobs import Rechunk
 
@@ -21,28 +20,6 @@ def two(tmp_path: Path) -> Path:
     for name in ("x", "y"):
         root.create_array(name, data=DATA, chunks=(1, 24), dimension_names=("t", "n"))
     return tmp_path / "a.zarr"
-
-
-def test_an_error_between_two_swaps_is_resumed(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finish, swapped = HierarchyOutput.finish, list[str]()
-
-    def fail_second(self: HierarchyOutput) -> None:
-        if swapped:
-            raise StoreError("the disk is full")
-        finish(self)
-        swapped.append(self.location.path)
-
-    monkeypatch.setattr(HierarchyOutput, "finish", fail_second)
-    with pytest.raises(StoreError, match="the disk is full"):
-        oz.rechunk(two, in_place=True, chunks=(-1, 2))
-    root = oz.open(two)
-    assert sorted(array.chunks for array in dict(root.arrays()).values()) == [(1, 24), (32, 2)]
-    monkeypatch.undo()
-    assert oz.rechunk(two, in_place=True, chunks=(-1, 2), resume=True).arrays == 1
-    for array in dict(oz.open(two).arrays()).values():
-        assert array.chunks == (32, 2)
-        np.testing.assert_array_equal(array[...], DATA)
-    assert [*two.glob(".__omnizarr*")] == []
 
 
 @pytest.mark.filterwarnings("ignore:part . of 3 has done its share")

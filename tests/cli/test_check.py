@@ -12,7 +12,7 @@ import omnizarr as oz
 from omnizarr.bulk import verify as verifying
 from omnizarr.bulk.checks.findings import KINDS, VerifyReport
 from omnizarr.cli.check import verify
-from omnizarr.cli.terminal import FAILED, PROBLEMS
+from omnizarr.cli.terminal import FAILED
 from omnizarr.publish.stage import JOURNAL, MARKER, Kind, Mark
 from tests.cli.conftest import run
 
@@ -85,21 +85,6 @@ def test_a_folder_of_hierarchies_has_one_summary(ocean: Path) -> None:
     data = json.loads(run("verify", "lake/a.zarr", "lake/c.zarr", "--json").stdout)
     assert [each["ok"] for each in data["results"]] == [True, False]
     assert (data["summary"]["hierarchies"], data["summary"]["ok"]) == (2, 1)
-
-
-def test_resume_does_not_check_again_what_was_complete(ocean: Path) -> None:
-    oz.copy("ocean.zarr", "other.zarr")
-    command = ("verify", "ocean.zarr", "later.zarr")
-    assert run(*command).exit_code == FAILED
-    (ocean / "deep/t/c/0/0").write_bytes(b"damaged")
-    oz.copy("other.zarr", "later.zarr")
-    again = run(*command, "--resume", "--json")
-    assert again.exit_code == 0
-    one, other = json.loads(again.stdout)["results"]
-    del one["path"], other["path"]
-    assert one == other
-    assert run(*command).exit_code == PROBLEMS
-    assert run(*command, "--resume").exit_code == PROBLEMS  # nothing is left to be resumed
 
 
 def test_kinds_decide_what_is_an_error(ocean: Path) -> None:

@@ -59,7 +59,7 @@ def test_the_plan_is_shown_as_text_and_json(ocean: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "from zarr 3 to zarr 2 at new.zarr" in result.output
     assert "copied without crc32c: 1 array (/deep/t)" in result.output
-    assert "7 chunks that keep their bytes: " in result.output
+    assert "write chunks: read 7 values of " in result.output
     assert "nothing was written" in result.output
     found = json.loads(run("convert", "ocean.zarr", "new.zarr", "--dry-run", "--json").output)
     assert found["plan"]["phases"][0]["reads"] == 7

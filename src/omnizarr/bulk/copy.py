@@ -11,7 +11,7 @@ import itertools
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from hashlib import blake2b
 
@@ -48,7 +48,6 @@ from omnizarr.extension import (
 
 BATCH_BYTES = 2**26  # of the values of one task, unless one value is larger
 UNKNOWN = 16  # keys of one task, where a store does not list sizes
-ERASURES = 64  # tasks that erase keys, at most
 LISTED = 200_000  # keys that are listed ahead, to know how much there is to do
 KEPT = 500_000  # entries of a listing of the destination that are kept in memory
 COMPARED = {
@@ -179,34 +178,20 @@ class Copy(CopyOptions, Job[Copied]):
         """List the source; nothing is written."""
         return Copying(self, tasks_at_once).plan()
 
-    def opened(self) -> Copy:
-        """Return the same job with open stores."""
-        options = options_for_two(
-            self.source, self.destination, self.storage_options, self.destination_options
-        )
-        if not self.dry_run:
-            check_node_writable(self.destination)
-        source, path = resolve_store_path(self.source, self.path, "r", options[0])
-        mode = "r" if self.dry_run else "r+"
-        place = resolve_store_path(self.destination, self.destination_path, mode, options[1])
-        return replace(
-            self,
-            source=source,
-            path=path,
-            destination=place[0],
-            destination_path=place[1],
-            storage_options=None,
-            destination_options=None,
-        )
-
 
 class Copying:
     """A copy that is planned and run: the keys of the source, and the tasks made of them."""
 
     def __init__(self, job: Copy, tasks_at_once: int) -> None:
-        self.job = job = job.opened()
-        self.source, self.store = job.source, job.destination
-        self.path, self.end = job.path, job.destination_path
+        self.job = job
+        given = job.storage_options, job.destination_options
+        here, there = options_for_two(job.source, job.destination, *given)
+        if not job.dry_run:
+            check_node_writable(job.destination)
+        self.source, self.path = resolve_store_path(job.source, job.path, "r", here)
+        mode = "r" if job.dry_run else "r+"
+        place = job.destination, job.destination_path
+        self.store, self.end = resolve_store_path(*place, mode, there)
         self._check()
         self.listed = lists_all(self.source, self.path)
         self.selection = select(self.source, self.path, job.include, job.exclude)
@@ -217,12 +202,12 @@ class Copying:
         self.arrays = chunk_prefixes(self.source, self.path) if self.erases else frozenset[str]()
         self._ahead: list[Entry] | None = None  # the keys, if they are few
         self._batched: list[tuple[Entry, ...]] | None = None  # those of values
-        mode: Mode = "update" if job.update else "overwrite" if job.overwrite else "new"
+        way: Mode = "update" if job.update else "overwrite" if job.overwrite else "new"
         origin = f"{paths.show(self.path)} in {self.source!r}" if self.path else repr(self.source)
         self.operation = f"copy {origin} to {self.store!r}"
         self.digest = key_digest(
             *(unique_key(self.source), self.path, self.end),
-            *(mode, job.compare, job.delete, job.include, job.exclude),
+            *(way, job.compare, job.delete, job.include, job.exclude),
         )
         self.output = CopyOutput(
             self.store,
@@ -230,19 +215,14 @@ class Copying:
             operation=f"the copy of {origin}",
             digest=self.digest,
             source=self.source,
-            mode=mode,
+            mode=way,
             consolidate=self.selection is not None,
         )
 
     def _check(self) -> None:
         """Raise if places overlap, a node has more keys, or a writer is making or replacing it."""
-        old = stores.storage_identity(self.source, paths.prefix(self.path))
-        new = stores.storage_identity(self.store, paths.prefix(self.end))
-        if stores.overlap(old, new):
-            raise StoreError(
-                f"cannot copy {self.source!r} to {self.store!r}: they are the same, or one is"
-                " inside the other; give another destination"
-            )
+        prefixes = paths.prefix(self.path), paths.prefix(self.end)
+        stores.check_disjoint(self.source, self.store, prefixes=prefixes)
         if self.path:
             location, _ = find_node(self.source, self.path, use_consolidated=None)
             if not location.is_under_one_prefix:
@@ -381,13 +361,8 @@ class Copying:
         yield Task(_batch_id(ordered), partial(copy_and_erase, *given), 0, "metadata")
 
     def _erase_tasks(self) -> Iterator[Task[Copied]]:
-        """Yield tasks whose ids stay the same while other parts of the job erase keys."""
-        tasks: dict[int, list[str]] = {}
-        for key in self._extra():
-            tasks.setdefault(_key_id(key) % ERASURES, []).append(key)
-        for number, keys in tasks.items():
-            given = (), self.output.chunk_store, tuple(keys), self.job.dry_run
-            yield Task(task_id("erase", number), partial(copy_and_erase, *given))
+        given = (), self.output.chunk_store, tuple(self._extra()), self.job.dry_run
+        yield Task(task_id("erase"), partial(copy_and_erase, *given))
 
     def _extra(self) -> Iterator[str]:
         """Yield the keys to erase: the source does not have them.

@@ -14,7 +14,7 @@ import dataclasses
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from operator import methodcaller
 from pathlib import Path
@@ -28,12 +28,11 @@ from omnizarr.bulk.journal import (
     Outcome,
     Task,
     TaskIds,
-    kept_journals,
     user_journal,
 )
 from omnizarr.bulk.options import RunOptions, option_help
 from omnizarr.bulk.output import Output
-from omnizarr.errors import InvalidArgument, NodeExists, OmnizarrError, StoreError, warn
+from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError, warn
 from omnizarr.extension import (
     LocalStore,
     Location,
@@ -44,7 +43,6 @@ from omnizarr.extension import (
     counted,
     for_each_on,
     hierarchies_above,
-    marker,
     preformatted,
     publication,
     redact_urls,
@@ -241,9 +239,16 @@ def run(
         raise InvalidArgument(f"part must be (number, of) with 1 <= number <= of, got {part}")
     if resume and part is not None:
         raise InvalidArgument("parts of a job are always resumed; leave resume out")
-    job.settle(resume)
-    plan = job.plan(tasks_at_once(on, workers))
-    return _Run(plan, on, workers, part, progress).run(resume)
+    with ExitStack() as ends:
+        with stores.close_later(ends):
+            job.settle(resume)
+            plan = job.plan(tasks_at_once(on, workers))
+        try:
+            return _Run(plan, on, workers, part, progress).run(resume)
+        except KeyboardInterrupt:
+            if plan.output is None or hasattr(on, "submit"):
+                ends.pop_all()  # threads that an interrupt does not wait for may still use them
+            raise
 
 
 def launch(describe: Callable[..., Job[O]], given: RunOptions, **more: Any) -> O:
@@ -293,17 +298,15 @@ class _Run(Generic[O]):
         if not begun:
             journal.erase()
         total, complete = self._run_phases(journal, begun)
-        kept = kept_journals.get()
-        if complete and kept is not None:
-            journal.flush(quiet=True)
-            kept.append(journal)
-        elif complete and journal.used:
+        if complete and journal.used:
             journal.erase()
         return total
 
     def _write(self, output: Output, resume: bool) -> O:
         """Run a job that writes, while no other one writes to the same place."""
-        state = self._begin(output, resume)
+        state = output.begin(resume, self.part is not None)
+        if state == "new":
+            output.clear_intermediate()  # of an earlier job
         journal = Journal(*output.journal, self.plan.outcome)
         if state == "finished":
             total = journal.read()[1]
@@ -330,22 +333,6 @@ class _Run(Generic[O]):
         if problem is not None:
             warn(problem)
         return total
-
-    def _begin(self, output: Output, resume: bool) -> publication.Begun:
-        try:
-            state = output.begin(resume, self.part is not None)
-        except NodeExists as e:
-            store, path = output.place
-            if not (resume or self.part is not None) or store.get(marker(path)) is not None:
-                raise
-            raise NodeExists(
-                f"{e}. No interrupted job is left there, so that this one may be complete: compare"
-                " it with the source by `omnizarr diff`",
-                kind=e.kind,
-            ) from e
-        if state == "new":
-            output.clear_intermediate()  # of an earlier job
-        return state
 
     def _run_phases(self, journal: Journal[O], begun: bool) -> tuple[O, bool]:
         """Return the result, and True if all tasks are done, in other parts too."""

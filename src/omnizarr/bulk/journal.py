@@ -18,8 +18,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -242,27 +241,6 @@ class Journal(Generic[O]):
         """Erase all entries."""
         if stores.can_list(self.store):
             stores.erase_prefix(self.store, self.prefix)
-
-
-kept_journals: ContextVar[list[Journal[Any]] | None] = ContextVar("kept", default=None)
-
-
-@contextmanager
-def keep_journals() -> Iterator[list[Journal[Any]]]:
-    """Keep the journals of jobs that only read until all jobs of the block have ended.
-
-    If the block is interrupted, or removes them from the list, ``resume`` repeats none of the jobs
-    that were complete.
-    """
-    kept: list[Journal[Any]] = []
-    token = kept_journals.set(kept)
-    try:
-        yield kept
-    finally:
-        kept_journals.reset(token)
-    for journal in kept:
-        if journal.used:
-            journal.erase()
 
 
 def user_journal(digest: str) -> tuple[Store, str]:

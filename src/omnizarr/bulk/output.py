@@ -11,13 +11,12 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from omnizarr import consolidate_metadata
 from omnizarr.errors import Conflict, InvalidArgument, NodeExists, OmnizarrError, StoreError
 from omnizarr.extension import (
-    ArrayModel,
     Begun,
     Build,
     Extent,
@@ -118,28 +117,24 @@ class Output:
         """Leave the destination after an error so that the job can be resumed."""
 
 
+@dataclass(eq=False, repr=False)
 class HierarchyOutput(Output):
     """The nodes that a job writes: chunks first, metadata when all of them are complete."""
 
-    def __init__(
-        self,
-        location: Location,
-        nodes: Mapping[str, Node],
-        *,
-        operation: str,
-        digest: str,
-        overwrite: bool = False,
-        consolidate: bool = False,
-        documents: Mapping[str, bytes] | None = None,
-    ) -> None:
-        self.location, self.nodes = location, nodes  # by path in the store
-        self.documents = documents or {}  # more metadata, by key
-        self.operation, self.digest = operation, digest
-        self.overwrite, self.consolidate = overwrite, consolidate
-        self.store, self.path = location.store, location.path
-        self._build: Build | None = None
-        # Returns False if the node, which is replaced by itself, was written to since.
-        self.is_unchanged: Callable[[], bool] | None = None
+    location: Location
+    nodes: Mapping[str, Node]  # by path in the store
+    _: KW_ONLY
+    operation: str
+    digest: str
+    overwrite: bool = False
+    consolidate: bool = False
+    documents: Mapping[str, bytes] = field(default_factory=dict)  # more metadata, by key
+    # Returns False if the node, which is replaced by itself, was written to since.
+    is_unchanged: Callable[[], bool] | None = None
+    _build: Build | None = None
+
+    def __post_init__(self) -> None:
+        self.store, self.path = self.location.store, self.location.path
 
     @property
     def chunk_store(self) -> Store:
@@ -381,27 +376,15 @@ class EachArray(SeveralNodes):
 
     def __init__(
         self,
-        root: Location,
-        nodes: Mapping[str, Node],
-        digests: Mapping[str, str],
+        location: Location,
+        outputs: Iterable[HierarchyOutput],
+        groups: Mapping[str, GroupModel],
         *,
         operation: str,
         digest: str,
-        overwrite: bool,
     ) -> None:
-        outputs = (
-            HierarchyOutput(
-                root.at(path),
-                {path: node},
-                operation=operation,
-                digest=digests[path],
-                overwrite=overwrite,
-            )
-            for path, node in nodes.items()
-            if isinstance(node, ArrayModel)
-        )
-        super().__init__(root, outputs, operation=operation, digest=digest)
-        self.groups = {p: node for p, node in nodes.items() if isinstance(node, GroupModel)}
+        super().__init__(location, outputs, operation=operation, digest=digest)
+        self.groups = groups
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Begin to write all arrays, beside the arrays that they replace."""
@@ -420,28 +403,22 @@ class EachArray(SeveralNodes):
         super().finish()
 
 
+@dataclass(eq=False, repr=False)
 class CopyOutput(Output):
     """The destination of a copy, not visible as a node before `finish` unless it is updated.
 
     The copy writes all keys itself, metadata last.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        path: str,
-        *,
-        operation: str,
-        digest: str,
-        source: Store,
-        mode: Mode,
-        consolidate: bool,
-    ) -> None:
-        self.store, self.path, self.mode = store, path, mode
-        self.source = source
-        self.operation, self.digest = operation, digest
-        self.consolidate = consolidate
-        self._staged: Publication | None = None
+    store: Store
+    path: str
+    _: KW_ONLY
+    operation: str
+    digest: str
+    source: Store
+    mode: Mode
+    consolidate: bool
+    _staged: Publication | None = None
 
     @property
     def stores(self) -> list[Store]:

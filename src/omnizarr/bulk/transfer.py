@@ -285,12 +285,9 @@ def chunk_box(array: BoundArray, coords: Coords) -> tuple[slice, ...]:
 
 
 def _equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    if not one.dtype.hasobject:
-        return one.shape == other.shape and (
-            one.tobytes() == other.tobytes() or bool(np.all(one == other))
-        )
-    pairs = zip(one.flat, other.flat, strict=True)
-    return all(np.array_equal(a, b) for a, b in pairs)
+    if one.dtype.hasobject:
+        return all(map(np.array_equal, one.flat, other.flat))
+    return one.tobytes() == other.tobytes() or np.array_equal(one, other)
 
 
 def _differs(transfer: Transfer, key: str) -> StoreError:

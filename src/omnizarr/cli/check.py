@@ -23,7 +23,7 @@ from omnizarr.cli.answers import (
     run_each,
     show_finding,
 )
-from omnizarr.cli.jobs import Where, job_options, planned, run_each_resumable, run_job
+from omnizarr.cli.jobs import Where, job_options, planned, run_job
 from omnizarr.cli.options import (
     Options,
     json_option,
@@ -147,7 +147,7 @@ def verify(
         return Answer(data, show, not found.ok, found)
 
     summary = None if where.dry_run else _verify_summary
-    return run_each_resumable(paths, work, summary=summary, storage_options=storage_options)
+    return run_each(paths, work, summary=summary, storage_options=storage_options)
 
 
 def _verify_summary(every: list[Answer]) -> tuple[Any, str]:
@@ -259,7 +259,7 @@ def stats(paths: tuple[str, ...], where: Where, storage_options: Options, **give
         report = run_job(job, where)
         return Answer(report.summary(), partial(_show_stats, report), bool(report.errors))
 
-    return run_each_resumable(paths, work, storage_options=storage_options)
+    return run_each(paths, work, storage_options=storage_options)
 
 
 def _show_stats(report: StatsReport) -> None:
@@ -357,7 +357,7 @@ def diff(
         counts = {"equal": equal, "only_a": len(only_a), "only_b": len(only_b)}
         return {"hierarchies": len(every), **counts}, text
 
-    return run_each_resumable(
+    return run_each(
         names,
         work,
         summary=None if where.dry_run else summary,

@@ -48,7 +48,7 @@ from omnizarr.cli.options import (
     quiet_option,
     storage_option,
 )
-from omnizarr.cli.terminal import OK, PROBLEMS, counted, progress_bar, remark, say
+from omnizarr.cli.terminal import counted, progress_bar, remark, say
 from omnizarr.errors import InvalidArgument, MissingPackage, NodeExists
 from omnizarr.extension import check_disjoint, is_archive, resolve, size_text, tasks_at_once
 
@@ -191,17 +191,6 @@ def _place(where: Where) -> Iterator[Any]:
         raise click.UsageError(f"cannot connect to the Dask scheduler {where.dask!r}: {e}") from e
     with client:
         yield client
-
-
-def run_each_resumable(*given: Any, **options: Any) -> int:
-    """Do what `run_each` does, so that ``--resume`` repeats no job that was complete."""
-    from omnizarr.bulk.journal import keep_journals  # noqa: PLC0415 - loaded when a job runs
-
-    with keep_journals() as kept:
-        code = run_each(*given, **options)
-        if code not in (OK, PROBLEMS):
-            kept.clear()
-    return code
 
 
 # Folders of hierarchies

@@ -40,7 +40,7 @@ from omnizarr.stores.operations import (
     supports_compare_and_set,
     update_value,
 )
-from omnizarr.stores.resolve import StoreWithPartialAccess, resolve
+from omnizarr.stores.resolve import StoreWithPartialAccess, close_later, resolve
 
 if TYPE_CHECKING:
     from omnizarr.stores.wrappers import CacheStore, PrefixStore, ReadOnlyStore, WrapperStore

@@ -53,10 +53,13 @@ def storage_identity(store: Store, prefix: str = "") -> StorageIdentity:
 
 
 def check_disjoint(
-    source: Store, target: Store, remedy: str = "; give another destination"
+    source: Store,
+    target: Store,
+    remedy: str = "; give another destination",
+    prefixes: tuple[str, str] = ("", ""),
 ) -> None:
-    """Raise if writing to one store would change or erase the other."""
-    one, other = storage_identity(source), storage_identity(target)
+    """Raise if writing to one store, below a prefix, would change or erase the other."""
+    one, other = map(storage_identity, (source, target), prefixes)
     if one[0] == other[0]:
         raise StoreError(f"source and destination are both {source!r}{remedy}")
     if overlap(one, other):

@@ -6,7 +6,9 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
@@ -33,6 +35,7 @@ from omnizarr.stores.references import REFERENCE_ENDINGS, WEB, is_references
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):(/?)")  # one letter is a Windows drive
 _memories: dict[str, dict[str, bytes]] = {}
+_ends: ContextVar[ExitStack | None] = ContextVar("ends", default=None)
 
 
 def memory(url: str, *, read_only: bool = False) -> MemoryStore:
@@ -79,6 +82,24 @@ def resolve(
         text = where if isinstance(where, str) else os.fspath(where)
         if ":" not in text and not text.rstrip("/").lower().endswith(_ENDINGS):
             return LocalStore(text, read_only=read_only)  # as nearly all are
+    found = _resolve(where, read_only, storage_options)
+    ends = _ends.get()
+    if ends is not None and isinstance(where, (str, os.PathLike)) and hasattr(found, "close"):
+        ends.callback(found.close)
+    return found
+
+
+@contextmanager
+def close_later(ends: ExitStack) -> Iterator[None]:
+    """Let `ends` close the stores that `resolve` opens by path or URL in the block."""
+    token = _ends.set(ends)
+    try:
+        yield
+    finally:
+        _ends.reset(token)
+
+
+def _resolve(where: Any, read_only: bool, storage_options: Mapping[str, Any] | None) -> Store:
     options = dict(storage_options or {})
     if isinstance(where, (str, os.PathLike)) and is_references(os.fspath(where)):
         references = registry.lookup("store_adapter", "references")

@@ -300,7 +300,7 @@ def test_arrays_are_merged_into_an_existing_hierarchy(climate: Path, tmp_path: P
 
 def test_source_and_destination_must_differ(climate: Path) -> None:
     for target in (climate, climate / "new", climate.parent):
-        with pytest.raises(StoreError, match="the same, or one is inside the other"):
+        with pytest.raises(StoreError, match=r"are both|one is inside the other"):
             oz.rechunk(climate, target, chunks={"time": 5})
     with pytest.raises(InvalidArgument, match="give a destination, or in_place=True"):
         oz.rechunk(climate, chunks={"time": 5})

@@ -21,26 +21,9 @@ from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch
 from omnizarr.bulk.journal import Task, in_batches, task_id
 from omnizarr.bulk.options import RechunkArguments, RechunkOptions, takes
 from omnizarr.bulk.output import EachArray, HierarchyOutput, Output
+from omnizarr.bulk.rechunk import rules, tasks
 from omnizarr.bulk.rechunk.plan import Passes, plan_passes, usable_memory
-from omnizarr.bulk.rechunk.rules import (
-    KEEP,
-    Rule,
-    apply_rule,
-    choose_rules,
-    dimension_names,
-    same_layout,
-)
-from omnizarr.bulk.rechunk.tasks import (
-    CopyBox,
-    RechunkReport,
-    copy_chunks,
-    intermediate_model,
-    layout_text,
-    passes_text,
-    read_layout,
-    stored_entries,
-    write_layout,
-)
+from omnizarr.bulk.rechunk.tasks import RechunkReport
 from omnizarr.bulk.source_keys import source_state
 from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound, OmnizarrError, StoreError
 from omnizarr.extension import (
@@ -107,25 +90,8 @@ class Change:
     digest: str  # of the source's place and the new metadata
     middle: BoundArray | None = None
 
-    def tasks(self, output: Output, number: int, casting: str) -> Iterator[Task[RechunkReport]]:
-        """Yield the tasks of one pass, from 0."""
-        last = number == len(self.passes.passes) - 1
-        there = self.target
-        final = BoundArray(output.store_of(there.path), there.path, there.prefix, there.model)
-        source = self.source if number == 0 or self.middle is None else self.middle
-        target = final if last or self.middle is None else self.middle
-        item = max(1, target.dtype.itemsize)
-        limit = self.digest, self.passes.tasks, self.passes.threads
-        for box in self.passes.passes[number].boxes:
-            yield Task(
-                task_id(self.digest, last or self.passes.intermediate, corners(box)),
-                CopyBox(source, target, box, casting, *limit),
-                boxes.box_size(box) * item,
-                paths.show(self.path),
-            )
 
-
-LAYOUT = tuple(each.name for each in fields(Rule))  # options that are members of a rule
+LAYOUT = tuple(each.name for each in fields(rules.Rule))  # options that are members of a rule
 BATCH_BYTES = 2**24  # of chunks that one task copies
 Arrays: TypeAlias = dict[str, tuple[BoundArray, BoundArray]]  # the source and the target
 
@@ -175,12 +141,9 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
 
 def _destination(job: Rechunk, start: Location, options: Mapping[str, Any] | None) -> Location:
     store, path = resolve_store_path(job.destination, None, "r+", options)
-    one = stores.storage_identity(start.store, paths.prefix(start.path))
-    if stores.overlap(one, stores.storage_identity(store, paths.prefix(path))):
-        raise StoreError(
-            f"source and destination are the same, or one is inside the other: {start} and"
-            f" {paths.show(path)} in {store!r}; give another destination, or in_place=True"
-        )
+    prefixes = paths.prefix(start.path), paths.prefix(path)
+    remedy = "; give another destination, or in_place=True"
+    stores.check_disjoint(start.store, store, remedy, prefixes)
     wanted = start.format
     if start.format.frozen or job.zarr_format is not None:
         wanted = format_for(store, "", job.zarr_format)
@@ -216,7 +179,7 @@ class _Planner:
         prefix = f"{INTERMEDIATE}/{place[:20]}/"
         for number, (path, (source, target)) in enumerate(arrays.items()):
             keys = source.model.chunk_key_encoding, target.model.chunk_key_encoding
-            if same_layout(source.model, target.model) and keys[0] == keys[1]:
+            if rules.same_layout(source.model, target.model) and keys[0] == keys[1]:
                 self.kept.append((path, source))
             else:
                 self._plan_array(path, source, target, f"{prefix}{number}/")
@@ -237,7 +200,7 @@ class _Planner:
         groups = sum(isinstance(node, GroupModel) for node in self.nodes.values())
         report = RechunkReport(len(arrays), groups)
         for change in self.changes:
-            report.rechunked[paths.show(change.path)] = layout_text(change.target)
+            report.rechunked[paths.show(change.path)] = tasks.layout_text(change.target)
         report.kept = {paths.show(path): why for path, why in self.unfit.items()}
         report.notes = self.notes
         peaks = [p.memory * c.passes.tasks for c in self.changes for p in c.passes.passes]
@@ -279,8 +242,8 @@ class _Planner:
     def _rechunked(self, nodes: Mapping[str, Node]) -> Arrays:
         """Apply the rules to all arrays; in place, only those are returned that change."""
         job, format = self.job, self.goal.format
-        default = Rule(*(getattr(job, name) for name in LAYOUT))
-        rules, self.unfit = choose_rules(nodes, job.rules, default)
+        default = rules.Rule(*(getattr(job, name) for name in LAYOUT))
+        chosen, self.unfit = rules.choose_rules(nodes, job.rules, default)
         self.decisions += [f"{paths.show(p)}: {why}" for p, why in self.unfit.items()]
         arrays: Arrays = {}
         translated, separator = self._translated(nodes)
@@ -292,7 +255,7 @@ class _Planner:
                 continue
             source = self._bound(self.start, path, node)
             try:
-                names = dimension_names(nodes, path)
+                names = rules.dimension_names(nodes, path)
                 new = source
                 paths.check_new(path)
                 if format is not self.start.format:
@@ -302,16 +265,16 @@ class _Planner:
                     new = self._bound(self.goal, path, adapted.model)
                     if adapted.note is not None:
                         self.notes[paths.show(path)] = adapted.note
-                model = apply_rule(new, names, rules[path], format, job.casting)
+                model = rules.apply_rule(new, names, chosen[path], format, job.casting)
                 format.write(path, model)
                 target = self._bound(self.goal, path, model)
-                asked = rules[path].fill_value is not KEEP
+                asked = chosen[path].fill_value is not rules.KEEP
                 note = other_fill_note(new, target) if asked else None
                 if note is not None:
                     self.notes[paths.show(path)] = note
             except OmnizarrError as e:
                 raise type(e)(f"cannot rechunk {self.start.child(path)}: {e}") from e
-            if not job.in_place or not same_layout(node, model):
+            if not job.in_place or not rules.same_layout(node, model):
                 self.nodes[path] = model
                 arrays[path] = source, target
         return arrays
@@ -340,19 +303,19 @@ class _Planner:
     # Passes
 
     def _plan_array(self, path: str, source: BoundArray, target: BoundArray, prefix: str) -> None:
-        read, write = read_layout(source), write_layout(target)
+        read, write = tasks.read_layout(source), tasks.write_layout(target)
         try:
             passes = plan_passes(read, write, self.memory, self.threads, self.job.passes)
         except InvalidArgument as e:
             raise InvalidArgument(f"cannot rechunk {self.start.child(path)}: {e}") from None
         middle = None
         if passes.intermediate is not None:
-            model = intermediate_model(source, target, passes.intermediate)
+            model = tasks.intermediate_model(source, target, passes.intermediate)
             shape = "-".join(map(str, ("chunks", *passes.intermediate)))
             middle = BoundArray(self.temp, target.path, f"{prefix}{shape}/", model)
         change = Change(path, source, target, passes, self._node_digest(path), middle)
         self.changes.append(change)
-        self.decisions.append(f"{paths.show(path)}: {passes_text(source, target, passes)}")
+        self.decisions.append(f"{paths.show(path)}: {tasks.passes_text(source, target, passes)}")
 
     def _phases(self, output: Output) -> list[Phase[RechunkReport]]:
         """Return the phases: first passes first, arrays with equal concurrency together."""
@@ -386,47 +349,60 @@ class _Planner:
         self, changes: Iterable[Change], output: Output, number: int
     ) -> Iterator[Task[RechunkReport]]:
         for change in changes:
-            yield from change.tasks(output, number, self.job.casting)
+            passes, there, middle = change.passes, change.target, change.middle
+            last = number == len(passes.passes) - 1
+            final = BoundArray(output.store_of(there.path), there.path, there.prefix, there.model)
+            source = change.source if number == 0 or middle is None else middle
+            target = final if last or middle is None else middle
+            item = max(1, target.dtype.itemsize)
+            limit = change.digest, passes.tasks, passes.threads
+            for box in passes.passes[number].boxes:
+                yield Task(
+                    task_id(change.digest, last or passes.intermediate, corners(box)),
+                    tasks.CopyBox(source, target, box, self.job.casting, *limit),
+                    boxes.box_size(box) * item,
+                    paths.show(change.path),
+                )
 
     def _copies(self, output: Output) -> Iterator[Task[RechunkReport]]:
         for path, source in self.kept:
             where = paths.join(self.goal.path, path)
             prefix = self.goal.format.chunk_prefix(where)
             transfer = ValueCopy(source.store, output.store_of(where), source.prefix, prefix)
-            for some in in_batches(stored_entries(source), lambda e: e.size or 0, BATCH_BYTES):
+            for some in in_batches(
+                tasks.stored_entries(source), lambda e: e.size or 0, BATCH_BYTES
+            ):
                 keys, size = [entry[:2] for entry in some], sum(entry.size or 0 for entry in some)
-                work = partial(copy_chunks, transfer, some)
+                work = partial(tasks.copy_chunks, transfer, some)
                 yield Task(task_id("copy", path, keys), work, size, paths.show(path))
 
     def _output(self, digest: str) -> Output:
-        job = self.job
+        job, operation = self.job, self._operation()
         nodes = {paths.join(self.goal.path, path): node for path, node in self.nodes.items()}
-        arrays = {p: node for p, node in nodes.items() if isinstance(node, ArrayModel)}
-        relative = {paths.join(self.goal.path, path): path for path in self.nodes}
+        groups = {p: node for p, node in nodes.items() if isinstance(node, GroupModel)}
         inside = job.in_place or (job.merge and existing_node(self.goal.store, self.goal.path))
-        overwrite = job.overwrite or job.in_place
-        outputs: Iterable[HierarchyOutput]
-        output: Output
-        if inside and self.goal.path not in arrays:
-            output = several = EachArray(
-                self.goal,
-                arrays if job.in_place else nodes,
-                {path: self._node_digest(relative[path]) for path in arrays},
-                operation=self._operation(),
-                digest=digest,
-                overwrite=overwrite,
-            )
-            outputs = several.outputs.values()
-        else:
-            output = one = HierarchyOutput(
-                self.goal,
+
+        def output(
+            where: Location, nodes: Mapping[str, Node], path: str, digest: str
+        ) -> HierarchyOutput:
+            return HierarchyOutput(
+                where,
                 nodes,
-                operation=self._operation(),
-                digest=self._node_digest("") if job.in_place else digest,
-                overwrite=overwrite,
+                operation=operation,
+                digest=digest,
+                overwrite=job.overwrite or job.in_place,
                 consolidate=not inside and self.is_consolidated,
+                is_unchanged=partial(self._is_unchanged, path) if job.in_place else None,
             )
-            outputs = [one]
-        for each in outputs if job.in_place else ():
-            each.is_unchanged = partial(self._is_unchanged, relative[each.location.path])
-        return output
+
+        if not inside or isinstance(self.nodes.get(""), ArrayModel):
+            own = self._node_digest("") if job.in_place else digest
+            return output(self.goal, nodes, "", own)
+        outputs = [
+            output(self.goal.child(path), {there: nodes[there]}, path, self._node_digest(path))
+            for path in self.nodes
+            if (there := paths.join(self.goal.path, path)) not in groups
+        ]
+        if job.in_place:
+            groups = {}
+        return EachArray(self.goal, outputs, groups, operation=operation, digest=digest)

@@ -52,23 +52,15 @@ class Rule:
     dtype: Any = KEEP
     fill_value: Any = KEEP
 
-    @classmethod
-    def of(cls, given: Any, where: str) -> Rule:
-        """Return a rule from a mapping of its members."""
-        if isinstance(given, cls):
-            return given
+    def with_members(self, given: Any, where: str) -> Rule:
+        """Return this rule with members from a mapping."""
         if not isinstance(given, Mapping):
             raise WrongType(f"{where}: expected a mapping such as {{'chunks': …}}, got {given!r}")
-        names = [each.name for each in fields(cls)]
+        names = [each.name for each in fields(self)]
         for name in given:
             if name not in names:
                 raise InvalidArgument(f"{where}: unknown {name!r}; {known_names(name, names)}")
-        return cls(**given)
-
-    def over(self, other: Rule) -> Rule:
-        """Return this rule with its open fields taken from another rule."""
-        mine = {each.name: getattr(self, each.name) for each in fields(self)}
-        return replace(other, **{name: value for name, value in mine.items() if value is not KEEP})
+        return replace(self, **{name: value for name, value in given.items() if value is not KEEP})
 
 
 def choose_rules(
@@ -80,23 +72,15 @@ def choose_rules(
     value has the arrays that keep a part of their layout because a shape is for arrays of another
     number of axes, with the reason.
     """
-    patterns = [(p, Rule.of(rule, f"rules[{p!r}]")) for p, rule in (rules or {}).items()]
     arrays = {path: node for path, node in nodes.items() if isinstance(node, ArrayModel)}
-    known = {pattern: Patterns.of(pattern or "/") for pattern, _ in patterns}
-    found: dict[str, Rule] = {}
-    used = set[str]()
-    for path in arrays:
-        for pattern, rule in patterns:
-            if known[pattern].match_node(path):
-                found[path] = rule.over(default)
-                used.add(pattern)
-                break
-        else:
-            found[path] = default
-    for pattern, _ in patterns:
-        if pattern not in used and not any(map(known[pattern].match_node, arrays)):
+    found = dict.fromkeys(arrays, default)
+    for pattern, members in [*(rules or {}).items()][::-1]:
+        rule = default.with_members(members, f"rules[{pattern!r}]")
+        matching = [*filter(Patterns.of(pattern or "/").match_node, arrays)]
+        if not matching:
             hint = known_names(pattern, sorted(map(paths.show, arrays)))
             raise InvalidArgument(f"rules: no array matches {pattern!r}; {hint}")
+        found |= dict.fromkeys(matching, rule)
     _check_dimensions(nodes, found)
     chosen: dict[str, Rule] = {}
     kept: dict[str, str] = {}
