@@ -56,16 +56,26 @@ def covering(named: Named, shape: tuple[int, ...], unit: tuple[int, ...] | None 
     of `unit`, as the shape of chunks in a shard must be. A regular one with chunks of length 0,
     which older writers stored for axes without elements, gets chunks of one `unit`.
     """
+    units = unit or (1,) * len(shape)
     if named.name == "regular":
         sizes = named.configuration.get("chunk_shape", ())
         if 0 not in sizes or len(sizes) != len(shape):
             return named
-        units = unit or (1,) * len(shape)
         new = [u if n and not s else s for n, s, u in zip(shape, sizes, units, strict=True)]
         return named.replace(chunk_shape=new)
     if named.name != "rectilinear":
         return named
-    return _cover_rectilinear(named, shape, unit or (1,) * len(shape))
+    stated = list(named.configuration["chunk_shapes"])
+    for axis, (sizes, length, step) in enumerate(zip(stated, shape, units, strict=True)):
+        if isinstance(sizes, list):
+            runs = _runs(sizes)
+            short = length - sum(size * repeats for size, repeats in runs)
+            if short > 0:
+                new = -(-short // step) * step
+                joined = bool(runs) and runs[-1][0] == new  # to the last run, which is as long
+                stated[axis] = [*sizes[:-1], [new, runs[-1][1] + 1]] if joined else [*sizes, new]
+    unchanged = stated == named.configuration["chunk_shapes"]
+    return named if unchanged else named.replace(chunk_shapes=stated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,21 +306,6 @@ def _axis(named: Named, number: int, length: int, stated: Any) -> GridAxis:
 def _runs(sizes: list[Any]) -> list[list[Any]]:
     """Return lengths of chunks as runs ``[length, repeats]``."""
     return [entry if isinstance(entry, list) else [entry, 1] for entry in sizes]
-
-
-def _cover_rectilinear(named: Named, shape: tuple[int, ...], unit: tuple[int, ...]) -> Named:
-    """Return the grid with one more chunk along each axis that is longer than its list."""
-    before = named.configuration["chunk_shapes"]
-    stated = list(before)
-    for axis, (sizes, length, step) in enumerate(zip(stated, shape, unit, strict=True)):
-        if isinstance(sizes, list):
-            runs = _runs(sizes)
-            short = length - sum(size * repeats for size, repeats in runs)
-            if short > 0:
-                new = -(-short // step) * step
-                joined = bool(runs) and runs[-1][0] == new  # to the last run, which is as long
-                stated[axis] = [*sizes[:-1], [new, runs[-1][1] + 1]] if joined else [*sizes, new]
-    return named if stated == before else named.replace(chunk_shapes=stated)
 
 
 registry.register("chunk_grid", "regular", bind_regular)

@@ -66,27 +66,19 @@ def test_zstd_has_the_same_values_and_states_its_size(
     assert stored[4] >> 2 & 1 == checksum
     assert compressors.content_size(stored) == len(data)
     assert bytes(codec.decode(stored, len(data))) == data
-    out = np.zeros(len(data), np.uint8)
-    codec.decode_into(stored, out)
-    assert out.tobytes() == data
     half = bytes(codec.encode(data[: len(data) // 2])) + bytes(codec.encode(data[len(data) // 2 :]))
     assert bytes(compressors.zstd.decompress(half)) == data  # two frames, which numcodecs joins
     for bad in (stored[:-1], stored[: len(stored) // 2], stored + b"x"):
         with pytest.raises((ValueError, RuntimeError)):
-            codec.decode_into(bad, out)
+            codec.decode(bad, len(data))
 
 
-INTO = {"zstd": Zstd(3), "blosc": Blosc("lz4", 5, "shuffle", typesize=2)}
-
-
-@pytest.mark.parametrize("codec", INTO.values(), ids=INTO)
-def test_a_buffer_of_the_wrong_size_is_refused_before_it_is_touched(codec: Any) -> None:
+@pytest.mark.parametrize("codec", [Zstd(3), Blosc("lz4", 5, "shuffle", typesize=2)])
+def test_a_wrong_size_is_refused_before_anything_is_decompressed(codec: Any) -> None:
     stored = codec.encode(bytes(range(200)))
     for size in (199, 201):
-        out = np.full(size, 7, np.uint8)
         with pytest.raises(ValueError, match="says 200 bytes"):
-            codec.decode_into(stored, out)
-        assert (out == 7).all()
+            codec.decode(stored, size)
 
 
 def test_blosc_works_without_functions_that_numcodecs_dropped() -> None:

@@ -121,15 +121,6 @@ def test_what_cannot_be_rounded_is_refused(dtype: str, keepbits: Any, words: str
         oz.create_array({}, shape=2, dtype=dtype, codecs=[codec, BYTES])
 
 
-def test_a_codec_is_stored_under_the_name_that_is_asked_for() -> None:
-    for name in ("bitround", "numcodecs.bitround"):
-        store: dict[str, bytes] = {}
-        codec = {"name": name, "configuration": {"keepbits": 2}}
-        array = oz.create_array(store, shape=4, dtype="f4", filters=[codec])
-        array.attrs["a"] = 1
-        assert json.loads(store["zarr.json"])["codecs"][0] == codec
-
-
 def test_a_version_2_filter_gets_the_registered_name_if_that_allows_it() -> None:
     for keepbits, name in ((3, "bitround"), (0, "numcodecs.bitround")):
         store: dict[str, bytes] = {}

@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from zarr.core.buffer import cpu
 
 import omnizarr as oz
-from omnizarr.codecs.sharding import ShardingIndexed
 from omnizarr.errors import OmnizarrWarning, StoreError, UnknownExtension
-from omnizarr.model import Named
 from tests.conformance.shards import CRC32C, GZIP, index_of, raw, sharded, sharding
 from tests.conformance.v3_metadata import stored
 
@@ -231,15 +229,6 @@ def test_the_byte_order_is_stated_inside_shards() -> None:
     oz.create_array(store, data=np.arange(8, dtype=">u2"), chunks=8, codecs=[nested])
     inner = sharding(2, codecs=[raw("big")])
     assert stored(store)["codecs"] == [sharding(4, codecs=[inner], index_codecs=[raw()])]
-    assert oz.open(store)[...].tolist() == list(range(8))
-
-
-def test_a_codec_object_can_be_given() -> None:
-    store: dict[str, bytes] = {}
-    codec = ShardingIndexed((2,), (Named("bytes"), Named("gzip", {"level": 1})))
-    oz.create_array(store, data=np.arange(8, dtype="u2"), chunks=4, codecs=[codec])
-    expected = sharding(2, codecs=[raw(), GZIP], index_location="end")
-    assert stored(store)["codecs"] == [expected]
     assert oz.open(store)[...].tolist() == list(range(8))
 
 

@@ -212,14 +212,3 @@ def test_dask_gets_masked_blocks() -> None:
     array = make(shape=6, chunks=2)
     array[...] = [1, None, 3, None, None, 6]
     assert array.to_dask().compute().tolist() == array[...].tolist()
-
-
-def test_text_may_be_missing() -> None:
-    array = make("string", shape=4)
-    array[...] = ["a", None, "", "ä"]
-    found = array[...]
-    assert found.tolist() == ["a", None, "", "ä"]
-    assert found.mask.tolist() == [False, True, False, False]
-    array[0] = np.ma.masked
-    assert array[:2].mask.all()
-    assert array[3] == "ä"

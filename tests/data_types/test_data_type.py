@@ -190,10 +190,3 @@ def test_times_that_a_unit_cannot_express_are_refused_and_not_wrapped(value: Any
     whole = oz.create_array(shape=1, dtype="M8[s]")
     whole[...] = value
     assert whole[0] == FAR
-
-
-def test_months_are_not_converted_to_days_of_30() -> None:
-    months = oz.create_array(data=np.array([1, 12], "m8[M]"))
-    with pytest.raises(InvalidArgument, match="months and years have no fixed number of days"):
-        months.astype("m8[D]")[...]
-    assert months.astype("m8[Y]")[...].tolist() == [0, 1]

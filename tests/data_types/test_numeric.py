@@ -255,20 +255,6 @@ def test_values_and_fill_values_are_given_as_complex_numbers(fill: Any) -> None:
         oz.create_array({}, shape=1, dtype="complex_bfloat16", zarr_format=2)
 
 
-def test_complex_numbers_are_rechunked_into_wider_ones_and_back() -> None:
-    source: dict[str, bytes] = {}
-    array = oz.create_array(source, shape=6, chunks=4, dtype="complex_float16", fill_value=1j)
-    array[:5] = np.arange(5) + 0.5j
-    wide: dict[str, bytes] = {}
-    oz.rechunk(source, wide, dtype="complex64")
-    expected = [0.5j, 1 + 0.5j, 2 + 0.5j, 3 + 0.5j, 4 + 0.5j, 1j]
-    assert oz.open(wide)[...].tolist() == expected
-    assert oz.open(wide).fill_value == 1j
-    back: dict[str, bytes] = {}
-    oz.rechunk(wide, back, dtype="complex_float16", casting="unsafe")
-    assert oz.open(back)[...].tobytes() == array[...].tobytes()
-
-
 def test_only_pairs_of_small_floats_are_complex_numbers() -> None:
     half = np.dtype([("real", "f2"), ("imag", "f2")])
     assert is_complex_pair(half)

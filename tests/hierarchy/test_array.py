@@ -189,7 +189,7 @@ def test_arrays_are_exported_by_dlpack_and_iteration() -> None:
 
 def test_a_lone_surrogate_is_refused_with_its_position() -> None:
     array = oz.create_array(shape=1, dtype=str)
-    with pytest.raises(oz.InvalidArgument, match=r"position 1.*lone surrogate"):
+    with pytest.raises(oz.InvalidArgument, match=r"position 1.*surrogate"):
         array[...] = "a\ud800"
 
 

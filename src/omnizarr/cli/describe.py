@@ -153,14 +153,13 @@ def _any_grid(location: Location, array: ArrayModel) -> dict[str, Any]:
         if not codec.name.startswith("numcodecs."):
             registry.lookup("codec", codec.name)
     bound = bound_array(opened)
-    variable, lossy = opened.dtype.kind in "OT", bound.lossy_codecs
+    _, variable = bound.any_pipeline, opened.dtype.kind in "OT"
     return {
         "chunks": [list(n) if isinstance(n, tuple) else n for n in opened.chunks],
         "shards": None if opened.shards is None else list(opened.shards),
         "chunk_grid": list(opened.cdata_shape),
         "shard_grid": None if opened.shards is None else list(bound.grid.shape),
         "nbytes": None if variable else opened.nbytes,
-        **({"lossy_codecs": lossy} if lossy else {}),
     }
 
 
@@ -244,8 +243,6 @@ def _array_summary(info: Info, facts: dict[str, Any]) -> None:
     if facts["order"] != "C":
         info["order"] = facts["order"]
     info["codecs"] = " -> ".join(map(codec_text, facts["codecs"]))
-    if "lossy_codecs" in facts:
-        info["lossy codecs"] = ", ".join(facts["lossy_codecs"])
     if "storage_transformers" in facts:
         info["transformers"] = ", ".join(map(codec_text, facts["storage_transformers"]))
     if "not_understood" in facts:

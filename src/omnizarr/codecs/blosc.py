@@ -3,10 +3,9 @@
 A buffer has a header of 16 bytes, a table with the start of each block, and the blocks in any
 order, each shuffled and compressed on its own.
 
-The library of numcodecs does the work, except for snappy, which it lacks: chunks of programs up to
-2021 may have it, and no library that we install reads it any more. The kernel reads and writes it;
-here it is read in Python: the streams of a buffer are decompressed and put into a buffer that holds
-them as they are, of which the library then undoes the shuffle.
+The library of numcodecs does the work, but lacks snappy, which chunks of programs up to 2021 may
+have. Here its streams are decompressed in Python and put into a buffer that holds them as they are,
+of which the library undoes the shuffle. Only the kernel writes snappy.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
-import numpy.typing as npt
 from numcodecs import blosc
 
 from omnizarr.codecs.codec import (
@@ -123,10 +120,20 @@ class NumcodecsBlosc(BytesBytesCodec):
         )
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
-        return bytes(_decompress(data, size, None))
-
-    def decode_into(self, data: Buffer, out: npt.NDArray[np.uint8]) -> None:
-        _decompress(data, len(out), out)
+        if len(data) < 16:
+            raise ValueError(f"{len(data)} bytes are too few for a Blosc header")
+        stated, block, whole = _SIZES.unpack_from(data, 4)
+        limit = limit_of(size)
+        if stated > limit or size not in (None, stated):
+            raise ValueError(f"the Blosc header says {stated} bytes, expected {limit}")
+        if whole != len(data):
+            raise ValueError(f"the Blosc header says {whole} stored bytes, there are {len(data)}")
+        check_memory(2 * min(block, stated) + stated + _EXTRA)
+        try:
+            return bytes(blosc.decompress(as_bytes_array(without_snappy(data))))
+        except RuntimeError as e:
+            old = "; zstd frames from before version 0.8 (2016) cannot be read any more"
+            raise ValueError(f"{e}{old if data[2] >> 5 == _ZSTD else ''}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,27 +174,6 @@ class Blosc(NumcodecsBlosc):
         good = codec.typesize is not None or codec.shuffle == "noshuffle"
         codec.check("typesize", good, f"a positive integer, needed for {codec.shuffle!r}")
         return codec
-
-
-def _decompress(data: Buffer, size: int | None, out: npt.NDArray[np.uint8] | None) -> bytes:
-    """Return the decompressed bytes, or fill `out` with them."""
-    if len(data) < 16:
-        raise ValueError(f"{len(data)} bytes are too few for a Blosc header")
-    stated, block, whole = _SIZES.unpack_from(data, 4)
-    limit = limit_of(size)
-    if stated > limit or (size is not None and stated != size):
-        raise ValueError(f"the Blosc header says {stated} bytes, expected {limit}")
-    if whole != len(data):
-        raise ValueError(f"the Blosc header says {whole} stored bytes, there are {len(data)}")
-    check_memory(2 * min(block, stated) + (stated if out is None else 0) + _EXTRA)
-    try:
-        found: bytes = blosc.decompress(as_bytes_array(without_snappy(data)), out)
-        return found
-    except RuntimeError as e:
-        hint = ""
-        if data[2] >> 5 == _ZSTD:
-            hint = "; zstd frames from before version 0.8 (2016) cannot be read any more"
-        raise ValueError(f"{e}{hint}") from None
 
 
 def without_snappy(buffer: Buffer) -> Buffer:

@@ -428,16 +428,6 @@ class Casts(ArrayArray):
 
     name: ClassVar[str] = CastValue.name
 
-    @property
-    def lossy(self) -> bool:
-        of, to = self.there.source, self.there.target
-        if of.integer and to.integer:  # numbers out of range are errors without a rule for them
-            within = to.low <= of.low and of.high <= to.high
-            return not within and self.there.out_of_range is not None
-        if of.integer:
-            return bool(max(-of.low, of.high) > 1 << to.digits)
-        return to.integer or not _holds(to, of)
-
     def resolve(self, spec: Spec) -> Spec:
         try:
             fill = self.there(spec.fill)

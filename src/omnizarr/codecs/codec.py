@@ -96,8 +96,7 @@ class ArrayBytes(ABC):
 class BytesBytes(ABC):
     """Turns bytes into bytes.
 
-    `decode` gets the exact size of its result, if that is known, and never allocates more. A codec
-    may also have ``decode_into(data, out)``, which fills all of `out`, a flat array of bytes.
+    `decode` gets the exact size of its result, if that is known, and never allocates more.
     """
 
     __slots__ = ()
@@ -267,9 +266,6 @@ class BytesBytesCodec(BytesBytes, Configured):
     """
 
 
-_BASES = "ArrayArrayCodec, ArrayBytesCodec or BytesBytesCodec of omnizarr.codecs"
-
-
 def check_target(name: str, target: Any) -> None:
     """Raise if an object that is registered as a codec cannot be one."""
     made = isinstance(target, type) and dataclasses.is_dataclass(target)
@@ -278,10 +274,13 @@ def check_target(name: str, target: Any) -> None:
         check_kind(name, kind)
     first = "resolve" if kind == "array->array" else "encoded_size"
     needed = (first, "encode", "decode", "name") if made else ("bind",)
-    lacking = [member for member in needed if not hasattr(target, member)]
-    if lacking:
-        what = "it is not a dataclass" if not made else f"it has no {lacking[0]!r}"
-        raise WrongType(f"{target!r} cannot be the codec {name!r}: {what}; inherit from {_BASES}")
+    for member in needed:
+        if not hasattr(target, member):
+            what = f"it has no {member!r}" if made else "it is not a dataclass"
+            bases = "ArrayArrayCodec, ArrayBytesCodec or BytesBytesCodec of omnizarr.codecs"
+            raise WrongType(
+                f"{target!r} cannot be the codec {name!r}: {what}; inherit from {bases}"
+            )
     if made and not isinstance(target.name, str):
         raise WrongType(f"{target!r} has no name; add the line name = {name!r}")
 

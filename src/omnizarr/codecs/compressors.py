@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 import deflate
 import google_crc32c
 import numpy as np
-import numpy.typing as npt
 import zstandard
 from numcodecs import lz4, zstd
 
@@ -273,21 +272,15 @@ class Zstd(BytesBytesCodec):
         context = zstandard.ZstdCompressor(level=self.level, write_checksum=self.checksum)
         return bytes(context.compress(data))
 
-    def decode_into(self, data: Buffer, out: npt.NDArray[np.uint8]) -> None:
-        stated = content_size(data)
-        if stated is not None and stated != len(out):
-            raise ValueError(f"the frame says {stated} bytes, expected {len(out)}")
-        zstd.decompress(as_bytes_array(data), out)
-
     def decode(self, data: Buffer, size: int | None) -> Buffer:
-        if size is not None:
-            out = np.empty(size, np.uint8)
-            self.decode_into(data, out)
-            return out.data
-        stated, limit = content_size(data), limit_of(None)
-        if stated is not None and stated > limit:
+        stated, limit = content_size(data), limit_of(size)
+        if stated is not None and (stated > limit or size not in (None, stated)):
             raise ValueError(f"the frame says {stated} bytes, expected {limit}")
-        return bytes(zstd.decompress(as_bytes_array(data)))
+        if size is None:
+            return bytes(zstd.decompress(as_bytes_array(data)))
+        out = np.empty(size, np.uint8)
+        zstd.decompress(as_bytes_array(data), out)
+        return out.data
 
 
 def content_size(data: Buffer) -> int | None:

@@ -162,7 +162,6 @@ class Bitround(ArrayArrayCodec):
     keepbits: int
 
     name: ClassVar[str] = "bitround"
-    lossy: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check_integer("keepbits", 1, 2**31)

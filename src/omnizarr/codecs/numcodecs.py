@@ -98,19 +98,12 @@ class OnBytes:
 class NumcodecsArray(ArrayArray):
     """A filter that turns arrays into arrays.
 
-    numcodecs sees its input as the type that the filter states. Items of another byte order are
-    converted to that of the filter first; other differences are meant, as for times that a filter
-    takes as integers.
+    numcodecs sees its input as the type that the filter states, which may differ on purpose, as for
+    times. Items of another byte order are converted to that of the filter first.
     """
 
     name: str
     codec: Any
-
-    @property
-    def lossy(self) -> bool:
-        if self.codec.codec_id == "astype":
-            return not np.can_cast(self.codec.decode_dtype, self.codec.encode_dtype, "safe")
-        return self.codec.codec_id in ("bitround", "quantize", "fixedscaleoffset")
 
     def resolve(self, spec: Spec) -> Spec:
         taken, items = self._stated("decode_dtype", "dtype"), spec.data_type.dtype

@@ -1,13 +1,8 @@
 """Codec pipelines: a list of codecs bound to one chunk shape and data type.
 
-`bind_pipeline` checks the order (any number of array→array codecs, exactly one array→bytes, any
-number of bytes→bytes) and works out every size that can be known in advance; `CodecPipeline` checks
-those sizes before and after each codec.
-
 To read part of a chunk, a pipeline makes a generator of requests (`Requests`): it yields the byte
-ranges that it wants and is sent them; it may then ask for more, as a shard does for its index first
-and its inner chunks after, and returns a function that decodes. The caller does the fetching, so
-that one round of requests can serve many chunks.
+ranges that it wants and is sent them, perhaps in several rounds, and returns a function that
+decodes. The caller does the fetching, so that one round of requests can serve many chunks.
 
 While a chunk is decoded, boxes without data in it (missing inner chunks of a shard) are reported to
 whoever called `record_missing` on the same thread.
@@ -180,38 +175,19 @@ class CodecPipeline:
     axes: tuple[int, ...] = field(init=False)
     # The codec that reads and changes parts of the stored value, with the axes as it has them.
     sharded: tuple[Any, tuple[int, ...]] | None = field(init=False)
-    # True if the last codec of decoding can fill the memory of the chunk.
-    fills_chunk: bool = field(init=False)
-    # The size of a chunk whose decompressed bytes are its items as they are in memory, else -1.
-    plain_size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        filters = [codec for codec, _ in self.array_array]
+        reshapes, transposed, axes = False, True, tuple(range(len(self.spec.shape)))
         after = [*(spec for _, spec in self.array_array[1:]), self.inner]
-        reshapes = any(
-            before.shape != then.shape and not isinstance(codec, Transpose)
-            for (codec, before), then in zip(self.array_array, after, strict=False)
-        )
-        axes = tuple(range(len(self.spec.shape)))
-        for codec in filters:
-            if isinstance(codec, Transpose) and not reshapes:
+        for (codec, before), then in zip(self.array_array, after, strict=False):
+            if not isinstance(codec, Transpose):
+                reshapes, transposed = reshapes or before.shape != then.shape, False
+            elif not reshapes:
                 axes = tuple(axes[i] for i in codec.axes(len(axes)))
-        transposed = all(isinstance(codec, Transpose) for codec in filters)
-        first, size = self.bytes_bytes[0] if self.bytes_bytes else (None, None)
-        plain = getattr(self.array_bytes, "plain", None)
-        is_plain = plain is not None and plain(self.inner)
-        in_parts = hasattr(self.array_bytes, "read_part") and transposed and first is None
-        for name, value in {
-            "reshapes": reshapes,
-            "axes": axes,
-            "sharded": (self.array_bytes, axes) if in_parts else None,
-            "fills_chunk": bool(size)
-            and hasattr(first, "decode_into")
-            and is_plain
-            and not filters,
-            "plain_size": self.inner.nbytes if is_plain and not filters else -1,
-        }.items():
-            object.__setattr__(self, name, value)
+        in_parts = hasattr(self.array_bytes, "read_part") and transposed and not self.bytes_bytes
+        object.__setattr__(self, "reshapes", reshapes)
+        object.__setattr__(self, "axes", axes)
+        object.__setattr__(self, "sharded", (self.array_bytes, axes) if in_parts else None)
 
     def encode(self, chunk: npt.NDArray[Any]) -> Buffer:
         """Return the bytes to store for a chunk."""
@@ -225,8 +201,6 @@ class CodecPipeline:
     def decode(self, data: Buffer) -> npt.NDArray[Any]:
         """Return the chunk of stored bytes; the array may be read-only and not contiguous."""
         data = self.decode_last(data, len(self.bytes_bytes))
-        if len(data) == self.plain_size:  # the same as below with fewer calls
-            return np.frombuffer(data, self.spec.data_type.dtype).reshape(self.spec.shape)
         size = self.array_bytes.encoded_size(self.inner)
         with map_missing(self.to_chunk_axes), codec_context(self.array_bytes, "decode"):
             if size is not None and len(data) != size:
@@ -243,12 +217,7 @@ class CodecPipeline:
 
     def decode_last(self, data: Buffer, count: int) -> Buffer:
         """Undo the last `count` codecs, which all map bytes to bytes."""
-        for codec, size in self.bytes_bytes[len(self.bytes_bytes) - count :][::-1]:
-            with codec_context(codec, "decode"):
-                data = codec.decode(data, size)
-                if size is not None and len(data) != size:
-                    raise ValueError(f"it returned {len(data)} bytes, expected {size}")
-        return data
+        return decode_bytes(self.bytes_bytes[len(self.bytes_bytes) - count :], data)
 
     def encode_last(self, data: Buffer, count: int) -> Buffer:
         """Apply the last `count` codecs, which all map bytes to bytes."""
@@ -256,17 +225,6 @@ class CodecPipeline:
             with codec_context(codec, "encode"):
                 data = codec.encode(data)
         return data
-
-    @property
-    def lossy(self) -> list[str]:
-        """The names of codecs that have a true `lossy`, including codecs inside shards.
-
-        Their values can come back changed by more than a rounding of the last digit.
-        """
-        steps = (*self.array_array, (self.array_bytes, None), *self.bytes_bytes)
-        found = [_name(codec) for codec, _ in steps if getattr(codec, "lossy", False)]
-        inner = getattr(self.array_bytes, "inner", None)
-        return found + (inner.lossy if isinstance(inner, CodecPipeline) else [])
 
     # Parts of chunks
 
@@ -281,14 +239,11 @@ class CodecPipeline:
         shard, axes = self.sharded
         # Without a codec context: when the store fails, the codec is not at fault.
         decode: Decode | None = yield from shard.read_part(key, tuple(region[i] for i in axes))
-        if decode is None:
-            return None
+        return None if decode is None else partial(self._fill_from_shard, decode)
 
-        def fill(out: npt.NDArray[Any]) -> None:
-            with map_missing(self.to_chunk_axes):
-                decode(out.transpose(self.axes))
-
-        return fill
+    def _fill_from_shard(self, decode: Decode, out: npt.NDArray[Any]) -> None:
+        with map_missing(self.to_chunk_axes):
+            decode(out.transpose(self.axes))
 
     def to_chunk_axes(self, box: Region) -> Region:
         """Return a box of the array that becomes bytes as a box of the chunk.
@@ -302,15 +257,9 @@ class CodecPipeline:
     def decode_into(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> None:
         """Fill `out` with part of the chunk of stored bytes."""
         if self.sharded is not None:
-            decode = run_requests(self.read_part("", region), from_memory(data))
-            if decode is not None:
-                decode(out)
-            return
-        if self.fills_chunk and out.flags.c_contiguous and out.shape == self.spec.shape:
-            data = self.decode_last(data, len(self.bytes_bytes) - 1)
-            codec: Any = self.bytes_bytes[0][0]
-            with codec_context(codec, "decode"):
-                codec.decode_into(data, out.reshape(-1).view(np.uint8))
+            shard, axes = self.sharded
+            turned = tuple(region[i] for i in axes)
+            self._fill_from_shard(partial(shard.decode_part, data, turned), out)
             return
         index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
         out[...] = self.decode(data)[index]
@@ -328,6 +277,16 @@ class CodecPipeline:
             chunk = np.array(self.decode(old))  # which may be the store's or a codec's own
         chunk[region] = value
         return None if is_fill(chunk, self.spec.fill) else self.encode(chunk)
+
+
+def decode_bytes(codecs: Sequence[tuple[BytesBytes, int | None]], data: Buffer) -> Buffer:
+    """Undo codecs on bytes, each with the size of its decoded bytes if that is known."""
+    for codec, size in reversed(codecs):
+        with codec_context(codec, "decode"):
+            data = codec.decode(data, size)
+            if size is not None and len(data) != size:
+                raise ValueError(f"it returned {len(data)} bytes, expected {size}")
+    return data
 
 
 def codec_context(codec: Codec, verb: str) -> error_context:
@@ -368,12 +327,6 @@ def run_requests(requests: Requests[T], fetch: Callable[[list[Request]], Answers
         return result
 
 
-def from_memory(data: Buffer) -> Callable[[list[Request]], Answers]:
-    """Return a function that answers requests from one value in memory, whatever the key."""
-    view = memoryview(data)
-    return lambda requests: [view if part is None else part.of(view) for _, part in requests]
-
-
 def gather_requests(several: Iterable[Requests[T]]) -> Requests[list[T]]:
     """Run several generators side by side, so that each round is one list of requests."""
     found: dict[int, T] = {}
@@ -395,22 +348,6 @@ def gather_requests(several: Iterable[Requests[T]]) -> Requests[list[T]]:
                 found[number] = end.value
         waiting = still
     return [found[number] for number in sorted(found)]
-
-
-def within_range(requests: Requests[T], outer: Range) -> Requests[T]:
-    """Run requests within the byte range `outer` of a value; raise if the value ends before it."""
-    try:
-        wanted = next(requests)
-        while True:
-            parts = [(part or Range()).within(outer) for _, part in wanted]
-            answers = yield [(key, part) for (key, _), part in zip(wanted, parts, strict=True)]
-            for part, answer in zip(parts, answers, strict=True):
-                if answer is None or len(answer) != part.length:
-                    raise ChunkError(f"the value ends before its inner chunk does: {outer}")
-            wanted = requests.send(answers)
-    except StopIteration as end:
-        result: T = end.value
-        return result
 
 
 # Missing inner chunks

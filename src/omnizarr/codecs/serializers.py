@@ -131,10 +131,6 @@ class Packbits(ArrayBytesCodec):
             if getattr(self, member) is not None:
                 self.check_integer(member, 0, 63)
 
-    @property
-    def lossy(self) -> bool:
-        return bool(self.first_bit) or self.last_bit is not None
-
     def _layout(self, spec: Spec) -> tuple[int, int, slice, int]:
         """Return the number of components, their bits in memory, the bits kept, and the padding."""
         data_type, parts = spec.data_type, spec.data_type.components

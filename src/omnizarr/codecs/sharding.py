@@ -1,10 +1,9 @@
 """sharding_indexed: many inner chunks in one value, the shard, found by an index.
 
-`ShardLayout` describes a shard and its index: a uint64 pair (offset, length) for every inner chunk
-in C order, both 2^64-1 where there is none, stored by codecs of its own at the start or the end.
-Inner chunks may be stored in any order, with gaps between them. The codec, the chunk cache and the
-storage transformer of the version 3 draft all use it. `ShardingIndexed` is the codec, `Shards` the
-codec bound to one shape and type.
+The index is a uint64 pair (offset, length) for every inner chunk in C order, both 2^64-1 where
+there is none, stored by codecs of its own at the start or the end. Inner chunks may be stored in
+any order, with gaps between them. The chunk cache and the draft's storage transformer also use
+`ShardLayout`.
 """
 
 from __future__ import annotations
@@ -36,10 +35,8 @@ from omnizarr.codecs.pipeline import (
     Decode,
     Requests,
     bind_pipeline,
-    gather_requests,
     map_missing,
     report_missing,
-    within_range,
 )
 from omnizarr.data_types import bind as bind_type
 from omnizarr.errors import ChunkError, error_context
@@ -297,7 +294,7 @@ class Shards(ArrayBytes):
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         out = np.empty(spec.shape, spec.data_type.dtype)
-        self._decode_from(data, self.whole, out)
+        self.decode_part(data, self.whole, out)
         return out
 
     # Parts of shards
@@ -306,50 +303,29 @@ class Shards(ArrayBytes):
         """Fetch part of a shard: its index, and the inner chunks that the region touches."""
         if math.prod(map(len, self.grid.intersect_axes(region))) == self.layout.count:
             [data] = yield [(key, None)]
-            return None if data is None else partial(self._decode_from, data, region)
+            return None if data is None else partial(self.decode_part, data, region)
         [stored] = yield [(key, self.layout.index_range)]
         if stored is None:
             return None
         chunks = self.inner_chunks(self.index(stored), region)
-        whole = (c.range for c in chunks if c.range is not None and self._read_whole(c))
-        wanted = join_ranges(whole, MAX_GAP)
-        parts = [c for c in chunks if c.range is not None and c.range not in wanted.places]
-        several = [_fetch(key, wanted), *(self._read_inner(key, c) for c in parts)]
-        fetched, *decoders = yield from gather_requests(several)
-        inside = dict(zip((c.coords for c in parts), decoders, strict=True))
-        return partial(self._decode_chunks, chunks, fetched, inside)
+        wanted = join_ranges((c.range for c in chunks if c.range is not None), MAX_GAP)
+        answers = (yield [(key, part) for part in wanted.ranges]) if wanted.ranges else ()
+        with _codec_context():
+            return partial(self._decode_chunks, chunks, split_joined(wanted, answers))
 
-    def _read_whole(self, chunk: InnerChunk) -> bool:
-        """Return True if an inner chunk is fetched whole, rather than in parts as a large shard."""
-        length = 0 if chunk.range is None else chunk.range.length or 0
-        if self.inner.sharded is None or length <= MAX_GAP:
-            return True
-        count = math.prod(len(range(s.start, s.stop, s.step)) for s in chunk.inside)
-        return count == self.inner.spec.size
-
-    def _read_inner(self, key: str, chunk: InnerChunk) -> Requests[Any]:
-        """Fetch part of a large inner shard."""
-        with inner_chunk_context(chunk.coords):
-            part = self.inner.read_part(key, chunk.inside)
-            return (yield from within_range(part, chunk.range or Range()))
-
-    def _decode_from(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> None:
+    def decode_part(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> None:
         """Fill `out` with part of a whole shard."""
         view = memoryview(data)
         chunks = self.inner_chunks(self.index(self.layout.index_range.of(view)), region)
         ranges = {c.range for c in chunks if c.range is not None}
         with _codec_context():
             fetched = {r: check_length(r, r.of(view)) for r in ranges}
-        self._decode_chunks(chunks, fetched, {}, out)
+        self._decode_chunks(chunks, fetched, out)
 
     def _decode_chunks(
-        self,
-        chunks: list[InnerChunk],
-        fetched: dict[Range, Buffer],
-        decoders: dict[Coords, Decode],
-        out: npt.NDArray[Any],
+        self, chunks: list[InnerChunk], fetched: dict[Range, Buffer], out: npt.NDArray[Any]
     ) -> None:
-        """Fill `out` from the bytes of inner chunks, or with the decoders of their parts."""
+        """Fill `out` from the bytes of inner chunks."""
         for chunk in chunks:
             part = _view(out, chunk.outside)
             if chunk.range is None:
@@ -358,10 +334,7 @@ class Shards(ArrayBytes):
                 continue
             to_shard = partial(self.to_shard, chunk.coords)
             with inner_chunk_context(chunk.coords), map_missing(to_shard):
-                if chunk.range in fetched:
-                    self.inner.decode_into(fetched[chunk.range], chunk.inside, part)
-                else:
-                    decoders[chunk.coords](part)
+                self.inner.decode_into(fetched[chunk.range], chunk.inside, part)
 
     def update(
         self, old: Buffer | None, spec: Spec, region: Region, value: npt.NDArray[Any]
@@ -397,23 +370,12 @@ class Shards(ArrayBytes):
 
     def inner_chunks(self, index: Index, region: Region) -> list[InnerChunk]:
         """Return the inner chunks that a region touches, with their byte ranges."""
-        touched = list(self.grid.intersect(region))
-        numbers = [self.layout.number(coords) for coords, _, _ in touched]
-        missing = (index[numbers] == MISSING).all(axis=1).tolist()
         out = []
         with _codec_context():
-            for number, absent, (coords, inside, outside) in zip(
-                numbers, missing, touched, strict=True
-            ):
-                where = None if absent else chunk_range(index, number, coords)
+            for coords, inside, outside in self.grid.intersect(region):
+                where = chunk_range(index, self.layout.number(coords), coords)
                 out.append(InnerChunk(coords, inside, outside, where))
         return out
-
-
-def _fetch(key: str, wanted: JoinedRanges) -> Requests[Any]:
-    answers = (yield [(key, part) for part in wanted.ranges]) if wanted.ranges else ()
-    with _codec_context():
-        return split_joined(wanted, answers)
 
 
 def _view(array: npt.NDArray[Any], region: Region) -> npt.NDArray[Any]:

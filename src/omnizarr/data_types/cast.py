@@ -441,14 +441,7 @@ def _text(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
         return as_type(text, dtype)
     except (UnicodeEncodeError, UnicodeDecodeError) as e:
         bad = e.object
-        good = _each(lambda item: item != bad, values)
-        if isinstance(e, UnicodeEncodeError):
-            found = e.object[e.start : e.end]
-            lone = ", a lone surrogate" if "\ud800" <= found < "\ue000" else ""
-            reason = f"{e.encoding} has no bytes for {found!r} at position {e.start}{lone}"
-        else:
-            reason = f"its bytes are not {e.encoding}"
-        raise refuse(good, reason) from None
+        raise refuse(_each(lambda item: item != bad, values), str(e)) from None
 
 
 def _typed_text(items: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:

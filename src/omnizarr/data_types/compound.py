@@ -1,19 +1,13 @@
 """Types made of others: records, and optional items.
 
-Records: fixed-size items of named fields, possibly nested.
+Records are packed items of named fields, possibly nested; in versions 1 and 2 they may have
+padding, a raw field without a name. Specification: registered extension ``struct`` (``structured``
+is its older spelling), ``{"fields": [{"name": "x", "data_type": "float32"}, …]}``; in versions 1
+and 2 a list of ``[name, type]`` or ``[name, type, shape]``; in the draft its struct extension.
 
-They are packed, but in versions 1 and 2 may have padding: a raw field without a name.
-
-Specification: registered extension ``struct`` (``structured`` is its older spelling); in
-version 1 and 2 a list of ``[name, type]`` or ``[name, type, shape]``; in the draft its struct
-extension. Configuration: ``{"fields": [{"name": "x", "data_type": "float32"}, …]}``.
-
-Optional items: values that may be missing, as NumPy's masked arrays have them.
-
-Specification: the documentation of zarrs, which writes them as ``zarrs.optional`` and, in its first
-version, as ``optional``. Configuration: the type of the values, ``{"name": "int32",
-"configuration": {}}``. The fill value is null if elements without a chunk are missing, else a list
-of one value.
+Optional items may be missing, as in NumPy's masked arrays. Specification: zarrs, which writes
+``zarrs.optional``, at first ``optional``, with the type of the values: ``{"name": "int32",
+"configuration": {}}``. The fill value is null, for missing, or a list of one value.
 
 The engine handles records of the fields ``data`` and ``mask``, or objects for types of variable
 length; ``mask`` is true, or the object None, where there is no value, and ``data`` is zero there,

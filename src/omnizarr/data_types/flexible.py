@@ -1,13 +1,10 @@
 """Text and bytes, of fixed and of variable length.
 
 Specification: registered extensions ``string``, ``bytes``, ``fixed_length_utf32``, and
-zarr-python's ``null_terminated_bytes``; in version 1 and 2 ``<U12``, ``|S12``, and ``|O`` with
-a vlen filter; in the draft its string extension. In memory, ``string`` is NumPy's
-``StringDType`` and ``bytes`` an object array of `bytes`.
-
-Raw bytes are ``r<bits>`` in version 3 and its draft and ``|V5`` in version 1 and 2; zarr-python
-also writes ``raw_bytes`` with ``length_bytes``. ``object`` is version 2's ``|O`` with an object
-codec such as json2; version 3 has no such type.
+zarr-python's ``null_terminated_bytes`` and ``raw_bytes``; in version 1 and 2 ``<U12``, ``|S12``,
+``|V5``, and ``|O`` with a vlen filter; ``r<bits>`` in version 3 and its draft, which also has a
+string extension. ``object`` is version 2's ``|O`` with an object codec such as json2. In memory,
+``string`` is NumPy's ``StringDType`` and ``bytes`` an object array of `bytes`.
 """
 
 from __future__ import annotations

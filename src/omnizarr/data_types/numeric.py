@@ -1,17 +1,12 @@
 """Numbers, booleans, dates and times, and the types of ml_dtypes.
 
-Specification: core data types of version 3; registered extensions for the small types, which
-need the package ``ml_dtypes``. Names are the same in every format that has names.
-
-A fill value keeps its exact bits: NaNs other than the usual one are written as ``"0x…"``.
+Specification: core data types and registered extensions of version 3, also ``numpy.datetime64`` and
+``numpy.timedelta64`` (``{"unit": "ns", "scale_factor": 1}``; the draft's datetime extension). A
+fill value keeps its exact bits: NaNs other than the usual one are written as ``"0x…"``.
 
 Extended floats are ``<f16`` and ``<c32`` of versions 1 and 2, which zarr-python 2 wrote on Intel's
-processors under Linux and macOS; no other format has a name for them. They are read and written
-only where NumPy has the same type: elsewhere its ``longdouble`` is a different number.
-
-Dates and times are the registered extensions ``numpy.datetime64`` and ``numpy.timedelta64``
-(configuration: ``{"unit": "ns", "scale_factor": 1}``), ``<M8[ns]`` and ``<m8[s]`` in version 1 and
-2, and the draft's datetime extension.
+processors under Linux and macOS. They are read and written only where NumPy has the same type:
+elsewhere its ``longdouble`` is a different number.
 """
 
 from __future__ import annotations
@@ -92,15 +87,6 @@ def small_type(name: str) -> np.dtype[Any]:
     return dtype
 
 
-def _towards(value: float, exact: int) -> float:
-    """Return the float nearest to an integer, moved towards it if halfway between narrow ones.
-
-    Rounding it to such a type once more would else take it to the even one of them.
-    """
-    few_bits = math.isfinite(value) and (math.frexp(value)[0] * 2**25).is_integer()
-    return math.nextafter(value, math.inf if exact > value else -math.inf) if few_bits else value
-
-
 @dataclass(frozen=True)
 class _Spelling:
     """The fill values of a type in JSON."""
@@ -158,11 +144,11 @@ class Float(_Spelling):
 
     def number(self, json: float) -> Any:
         try:
-            value = float(json)
+            value: float = float(json)
         except OverflowError:
             value = math.inf if json > 0 else -math.inf
-        if isinstance(json, int) and self.dtype.itemsize < 8 and value != json:
-            value = _towards(value, json)
+        if value != json and abs(json) < 2**63:
+            value = json  # an integer, which NumPy rounds once
         with np.errstate(over="ignore"):
             return np.array(value).astype(self.dtype)
 

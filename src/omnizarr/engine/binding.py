@@ -110,7 +110,7 @@ class BoundArray:
         """Raise if the model is invalid; return False if part of it is only unknown."""
         if not self._was_checked():
             unknown = False
-            for part in ("grid", "encoding", "fill", "lossy_codecs", "chunk_store"):
+            for part in ("grid", "encoding", "fill", "any_pipeline", "chunk_store"):
                 try:
                     getattr(self, part)
                 except (UnknownExtension, MissingPackage):
@@ -174,14 +174,10 @@ class BoundArray:
         return other
 
     @property
-    def _has_no_pipeline(self) -> bool:
-        """True for an empty array without a regular grid, which has no chunk shape."""
-        return 0 in self.grid.shape and self.grid.regular is None
-
-    @property
-    def lossy_codecs(self) -> list[str]:
-        """The names of lossy codecs."""
-        return [] if self._has_no_pipeline else self.first_pipeline.lossy
+    def any_pipeline(self) -> CodecPipeline | None:
+        """The pipeline of the first chunk; None for an empty array without a chunk shape."""
+        no_chunk = 0 in self.grid.shape and self.grid.regular is None
+        return None if no_chunk else self.first_pipeline
 
     def _binding(self, what: str) -> error_context:
         """Have errors of the block name the array and the part of its metadata."""

@@ -207,8 +207,7 @@ def array_info(
         info["order"] = memory_order(array)
     info["codecs"] = codecs_text(array.codecs)
     try:
-        if problem is None and (lossy := bound.lossy_codecs):
-            info["lossy codecs"] = ", ".join(lossy)
+        _ = bound.any_pipeline if problem is None else None
     except OmnizarrError as e:
         problem = str(e)
     if array.storage_transformers:

@@ -4,11 +4,7 @@ A transformer is registered under its URI as a class called with the store below
 chunk prefix, its own entry in the metadata, the chunk key encoding and the grid; it has the
 methods of a store, and ``stored_key(key)`` for the key below it, in the store ``store``. One that
 stores several values in one may have ``group(key)``, the stored key that has the value of a key,
-and ``change_many(changes)``, which stores (or erases: None) several values. New arrays get
-transformers by the option ``storage_transformers``:
-
->>> from omnizarr.storage_transformers import indexed_shards
->>> omnizarr.create_array(..., zarr_format="3-draft", storage_transformers=[indexed_shards([2, 2])])
+and ``change_many(changes)``, which stores (or erases: None) several values.
 """
 
 from __future__ import annotations
@@ -33,7 +29,10 @@ registry.register(
 
 
 def indexed_shards(chunks_per_shard: Iterable[int]) -> Named:
-    """Return the draft's sharding, with that many chunks along each axis in one shard."""
+    """Return the draft's sharding, with that many chunks along each axis in one shard.
+
+    Give it to `create_array` in the option ``storage_transformers``.
+    """
     config = {"chunks_per_shard": [int(n) for n in chunks_per_shard]}
     return Named(SHARDING, {"type": "indexed", "configuration": config})
 

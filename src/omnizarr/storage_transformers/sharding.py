@@ -1,14 +1,13 @@
 """The draft's sharding: several chunks in one value, with an index at its end.
 
 Specification: storage transformer ``…/extensions/storage-transformers/sharding/1.0`` of the
-draft, type ``indexed``. Configuration: ``{"chunks_per_shard": [2, 2]}``. The index is a
-little-endian uint64 pair (offset, length) for every chunk in C order, both 2^64-1 where there is
-no chunk, without a checksum. zarr-python 2.13 to 2.18 wrote the same.
+draft, type ``indexed``, ``{"chunks_per_shard": [2, 2]}``. The index is that of `ShardLayout`,
+little-endian without a checksum. zarr-python 2.13 to 2.18 wrote the same.
 
-A shard is always replaced as a whole: writing parts of it in place would be cheaper, but a crash
-could then damage chunks that nobody touched. Threads that change one shard lock it here, and the
-engine locks it against other processes. Readers take no lock: they notice if a shard was replaced
-between their two requests, and start again.
+A shard is always replaced as a whole: a crash while parts of it were written in place could damage
+chunks that nobody touched. Threads that change one shard lock it here, and the engine locks it
+against other processes. Readers take no lock: they notice if a shard was replaced between their two
+requests, and start again.
 """
 
 from __future__ import annotations
@@ -208,7 +207,11 @@ class IndexedShards:
         self.change_many({key: None})
 
     def change_many(self, changes: Mapping[str, Bytes | None]) -> None:
-        """Store (or erase: None) several values, each shard once."""
+        """Store (or erase: None) several values, each shard once.
+
+        A shard is read first unless all of its chunks are given. Those outside the array count
+        too: they may have been kept by a resize.
+        """
         check_writable(self)
         shards: dict[str, dict[int, Bytes | None]] = {}
         for key, value in changes.items():
@@ -219,7 +222,15 @@ class IndexedShards:
                 self.store.erase(key)
             else:
                 self.store.set(key, value)
-        self._change(shards)
+        for shard, new in shards.items():
+            with key_locks.locked(self.level, [shard]), _shard_context(shard):
+                old = None if len(new) == self.layout.count else self.store.get(shard)
+                chunks = {} if old is None else self.layout.split(old, leave=new)
+                chunks.update({n: v for n, v in new.items() if v is not None})
+                if chunks:
+                    self.store.set(shard, self.layout.join(chunks))
+                else:
+                    self.store.erase(shard)
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
@@ -227,26 +238,6 @@ class IndexedShards:
             self.change_many(dict.fromkeys(self.list_prefix(prefix)))
         else:
             erase_prefix(self.store, prefix)
-
-    def _change(self, changes: Mapping[str, Mapping[int, Bytes | None]]) -> None:
-        """Replace or erase (None) chunks of shards by number.
-
-        A shard is read first unless all of its chunks are given. Those outside the array count
-        too: they may have been kept by a resize.
-        """
-        for shard, new in changes.items():
-            with key_locks.locked(self.level, [shard]), _shard_context(shard):
-                old = None if len(new) == self.layout.count else self.store.get(shard)
-                chunks = {} if old is None else self.layout.split(old, leave=new)
-                given = {n: v for n, v in new.items() if v is not None}
-                there = () if old is None else present(self.layout.index_of(old))
-                if len(new) < self.layout.count and not given and new.keys().isdisjoint(there):
-                    continue
-                chunks.update(given)
-                if chunks:
-                    self.store.set(shard, self.layout.join(chunks))
-                else:
-                    self.store.erase(shard)
 
     # Listing
 

@@ -105,25 +105,6 @@ def test_values_come_back_whatever_is_applied(
             assert oz.open(store)[...].tolist() == values
 
 
-def test_it_works_inside_shards_and_around_blosc() -> None:
-    blosc = {"name": "numcodecs.blosc", "configuration": {"cname": "lz4", "clevel": 5}}
-    store: dict[str, Any] = {}
-    array = oz.create_array(
-        store,
-        shape=(8, 8),
-        chunks=(2, 8),
-        shards=(4, 8),
-        dtype="i8",
-        compressors=[conditional(blosc), CRC],
-    )
-    values = np.arange(64, dtype="i8").reshape(8, 8) // 7
-    array[...] = values
-    for engine in ("auto", "reference"):
-        with oz.configure(engine=engine):
-            assert (oz.open(store)[...] == values).all()
-            assert (oz.open(store)[3:5, 2] == values[3:5, 2]).all()
-
-
 def test_the_object_and_its_metadata_agree() -> None:
     codec = Conditional(codecs=("gzip",), header_bits=16)  # type: ignore[arg-type]  # as users may
     store: dict[str, Any] = {}

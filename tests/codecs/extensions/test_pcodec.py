@@ -34,10 +34,9 @@ def test_numbers_keep_every_bit(dtype: str, zarr_format: int, data: st.DataObjec
     shape = data.draw(arrays.array_shapes(min_dims=0, max_dims=4, max_side=9))
     values = data.draw(arrays.arrays(dtype, shape))
     level = data.draw(st.integers(0, 12))
-    array, store = written(values, **options(zarr_format, level=level))
+    _, store = written(values, **options(zarr_format, level=level))
     assert reads(store).tobytes() == values.tobytes()
     assert chunk_of(store) == numcodecs.get_codec({"id": "pcodec", "level": level}).encode(values)
-    assert "lossy codecs" not in array.info
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 BIG = {"name": "bytes", "configuration": {"endian": "big"}}
 GZIP = {"name": "gzip", "configuration": {"level": 1}}
 WORDS = ["", "a", "Größe", "漢字\U0001f600", "x" * 300, "end"]
-TEXTS = st.lists(st.text(max_size=9), min_size=6, max_size=6)
 
 
 def vlen(
@@ -97,19 +96,6 @@ def test_the_names_of_all_versions_of_zarrs_are_read(name: str) -> None:
     store["zarr.json"] = json.dumps(document).encode()
     store["c/0/0"] = laid_out([w.encode() for w in WORDS], "I", "start")
     assert oz.open(store)[...].ravel().tolist() == WORDS
-
-
-@given(TEXTS, st.sampled_from(["start", "end"]), st.booleans(), st.booleans())
-def test_strings_come_back(texts: list[str], location: str, packed: bool, wide: bool) -> None:
-    more = [GZIP] if packed else []
-    codec = vlen([LITTLE, *more], [{"name": "bytes"}, *more], "uint64" if wide else "uint32")
-    codec["configuration"]["index_location"] = location
-    for dtype in (str, bytes):
-        values = [t if dtype is str else t.encode() for t in texts]
-        store = make(codec, dtype, ({"name": "crc32c"},))
-        with oz.configure(write_empty_chunks=True):
-            oz.open(store, mode="r+")[...] = np.array(values, object).reshape(2, 3)
-        assert oz.open(store)[...].ravel().tolist() == values
 
 
 NAMES = ["zarrs.vlen_v2", "vlen_v2", "https://codec.zarrs.dev/array_to_bytes/vlen_v2"]

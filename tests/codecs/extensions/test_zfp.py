@@ -71,12 +71,11 @@ def test_values_stay_within_the_tolerance(
     elements = st.floats(-limit, limit, width=8 * int(dtype[1]), allow_subnormal=False)
     values = data.draw(arrays.arrays(dtype, shape, elements=elements))
     tolerance = 2.0**exponent * data.draw(st.sampled_from([1, 1.5]))
-    array, store = written(values, serializer=zfp(mode="fixed_accuracy", tolerance=tolerance))
+    _, store = written(values, serializer=zfp(mode="fixed_accuracy", tolerance=tolerance))
     found = reads(store).astype("f8")
     # Rounding to the type comes on top.
     rounding = np.abs(values).max().astype("f8") * 2 * float(np.finfo(dtype).eps)
     assert np.abs(found - values.astype("f8")).max() <= tolerance + rounding
-    assert array.info["lossy codecs"] == "zfp"
 
 
 @settings(max_examples=60)
@@ -85,9 +84,8 @@ def test_the_reversible_mode_keeps_every_bit(data: st.DataObject) -> None:
     dtype = np.dtype(data.draw(st.sampled_from(["f4", "f8", "i4", "i8", "i1", "u1", "i2", "u2"])))
     shape = data.draw(arrays.array_shapes(min_dims=0, max_dims=4, max_side=9))
     values = data.draw(arrays.arrays(dtype, shape))
-    array, store = written(values, serializer=zfp(**REVERSIBLE))
+    _, store = written(values, serializer=zfp(**REVERSIBLE))
     assert reads(store).tobytes() == values.tobytes()
-    assert "lossy codecs" not in array.info
 
 
 @pytest.mark.parametrize("name", [*SMALL, "float16", "bfloat16"])
@@ -226,11 +224,10 @@ def test_zfpy_of_numcodecs_has_the_header_of_the_library(
         codec: Any = {"compressors": {"id": "zfpy", **configuration}}
     else:
         codec = {"serializer": {"name": "numcodecs.zfpy", "configuration": configuration}}
-    array, store = written(values, zarr_format=zarr_format, **codec)
+    _, store = written(values, zarr_format=zarr_format, **codec)
     assert chunk_of(store) == zfpy.compress_numpy(values, **arguments)
     wanted = zfpy.decompress_numpy(chunk_of(store))
     assert reads(store).tobytes() == wanted.tobytes()
-    assert ("lossy codecs" in array.info) == bool(arguments)
     if zarr_format == 2:
         assert json.loads(store[".zarray"])["compressor"] == {"id": "zfpy", **configuration}
 

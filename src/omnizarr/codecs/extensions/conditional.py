@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from omnizarr.codecs.codec import Buffer, BytesBytes, BytesBytesCodec, inner_codecs
-from omnizarr.codecs.pipeline import bind_codec, codec_context
+from omnizarr.codecs.pipeline import bind_codec, codec_context, decode_bytes
 from omnizarr.model import Named
 from omnizarr.model.node import check_members, invalid
 
@@ -93,12 +93,7 @@ class Conditional(BytesBytesCodec):
             if mask >> i & 1:
                 applied.append((codec, size))
                 size = None if size is None else codec.encoded_size(size)
-        out: Buffer = memoryview(data)[start:]
+        out = memoryview(data)[start:]
         if size is not None and len(out) != size:
             raise ValueError(f"there are {len(out)} bytes after the header, expected {size}")
-        for codec, expected in reversed(applied):
-            with codec_context(codec, "decode"):
-                out = codec.decode(out, expected)
-                if expected is not None and len(out) != expected:
-                    raise ValueError(f"it returned {len(out)} bytes, expected {expected}")
-        return out
+        return decode_bytes(applied, out)

@@ -1,13 +1,9 @@
 """The codecs of the package imagecodecs: ``imagecodecs_jpeg2k``, ``imagecodecs_lzw`` and others.
 
-Version 2 has them as ids, which imagecodecs registers with numcodecs; version 3 has the same names.
-The configuration is passed to the package as it is. Images are squeezed before encoding, and take
-the shape of the chunk afterwards. What version 3 leaves out since it is that of the chunk
-(``shape``, ``dtype``, ``itemsize``) is added.
-
-Predictors and shuffles make bytes of arrays in version 2, and arrays in version 3, as the package
-defines them there. Some writers of version 3 list an image format after ``bytes``, as if it worked
-on bytes; it then gets and returns the bytes of the image.
+Version 2 has them as ids, version 3 by the same names. The configuration is passed to the package
+as it is, with what version 3 leaves out since it is that of the chunk (``shape``, ``dtype``,
+``itemsize``). Predictors and shuffles make bytes of arrays in version 2, and arrays in version 3.
+Some writers of version 3 list an image format after ``bytes``; it then gets the image as bytes.
 
 Images say how large they are. Formats whose decoders would allocate that before the size can be
 compared with the chunk's are looked at first, and so are those whose decoders can crash or never
@@ -57,23 +53,6 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "quantize": {"mode": "bitgroom", "nsd": 8},
     "packints": {"bitspersample": 8},
 }
-# Codecs that lose something with any settings, and settings with which others lose nothing.
-_LOSSY = {"bfloat16", "float24", "quantize", "pixarlog", "rgbe", "ultrahdr", "jpegxs", "sperr"}
-_LOSSLESS: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "jpeg": lambda c: bool(c.get("lossless")),
-    "jpeg2k": lambda c: bool(c.get("reversible")) or (c.get("level") or 0) <= 0,
-    "htj2k": lambda c: c.get("reversible", True) is not False and not c.get("level"),
-    "jpegls": lambda c: not c.get("level"),
-    "jpegxl": lambda c: not (c.get("level") or c.get("distance") or c.get("lossless") is False),
-    "jpegxr": lambda c: (c.get("level") or 1) in (1, 100),
-    "webp": lambda c: bool(c.get("lossless")) or (c.get("level") or 0) < 0,
-    "avif": lambda c: c.get("level") is None or c["level"] >= 100,
-    "heif": lambda c: (c.get("level") or 0) >= 100,
-    "lerc": lambda c: not c.get("level"),
-    "tiff": lambda c: c.get("compression") not in (7, 34887, "JPEG", "LERC", "jpeg", "lerc"),
-    "zfp": lambda c: c.get("mode") in (None, 5, "R", "reversible", "REVERSIBLE"),
-    "sz3": lambda c: not c.get("abs") and not c.get("rel"),
-}
 # Codecs that take no memory to fill; how much they make depends on the bytes that they are given.
 _NO_ROOM = {"bfloat16", "float24", "packints", "dicomrle"}
 # Codecs that fill an array only, no other memory.
@@ -120,26 +99,16 @@ class _ImageCodec:
         """The name of the codec without the prefixes of packages."""
         return self.name.removeprefix(PREFIX).removeprefix(IMAGECODECS)
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The configuration."""
-        return {k: plain_member(v) for k, v in self.named.configuration.items()}
-
-    @property
-    def lossy(self) -> bool:
-        """True if decoded values can differ from the original ones."""
-        lossless = _LOSSLESS.get(self.short)
-        return self.short in _LOSSY or (lossless is not None and not lossless(self.settings))
-
     def for_spec(self, spec: Spec | None) -> Self:
         """Return the codec for such chunks; `spec` adds what the configuration leaves out.
 
         Versions of the package differ in their members; those that are null say nothing.
         """
         taken = inspect.signature(self.made.__init__).parameters
-        unused = {k for k, v in self.settings.items() if v is None and k not in taken}
+        settings = {k: plain_member(v) for k, v in self.named.configuration.items()}
+        unused = {k for k, v in settings.items() if v is None and k not in taken}
         check_members(self.named, "codec", optional=(taken.keys() | unused) - {"self"})
-        stored = {k: v for k, v in self.settings.items() if k not in unused}
+        stored = {k: v for k, v in settings.items() if k not in unused}
         members = {**_DEFAULTS.get(self.short, {}), **stored}
         if spec is not None:
             if spec.data_type.variable:
@@ -170,7 +139,7 @@ class ImageFormat(_ImageCodec, ArrayBytes):
         stated = getattr(self.codec, "dtype", None)
         dtype = np.dtype(stated) if isinstance(stated, str) else array.dtype.newbyteorder("=")
         items = np.ascontiguousarray(array.astype(dtype, copy=False)).reshape(spec.shape)
-        return _encoded(self.codec, items)
+        return to_bytes(self.codec.encode(items))
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         dtype, size = spec.data_type.dtype, spec.nbytes or 0
@@ -198,10 +167,6 @@ class ImageOnBytes(BytesBytes):
     name: str
     image: ImageFormat
     spec: Spec
-
-    @property
-    def lossy(self) -> bool:
-        return self.image.lossy
 
     def encode(self, data: Buffer) -> Buffer:
         items = np.frombuffer(data, self.spec.data_type.dtype).reshape(self.spec.shape)
@@ -237,7 +202,7 @@ class ImageCompressor(_ImageCodec, BytesBytes):
         return size if self.name.removeprefix(PREFIX) in IMAGE_SHUFFLES else None
 
     def encode(self, data: Buffer) -> Buffer:
-        return _encoded(self.codec, bytes(data))
+        return to_bytes(self.codec.encode(bytes(data)))
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         out = None if size is None else bytearray(size)
@@ -246,13 +211,6 @@ class ImageCompressor(_ImageCodec, BytesBytes):
         if len(made) > limit:
             raise ValueError(f"it decompresses to {len(made)} bytes, expected at most {limit}")
         return made
-
-
-def _encoded(codec: Any, data: Any) -> bytes:
-    try:
-        return to_bytes(codec.encode(data))
-    except NotImplementedError:
-        raise ValueError("the package imagecodecs can only decode it") from None
 
 
 def to_bytes(made: Any) -> bytes:

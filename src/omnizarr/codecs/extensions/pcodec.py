@@ -1,11 +1,9 @@
 """pcodec: lossless compression of numbers by bins of their most frequent values.
 
-It is ``pcodec`` in version 2 and ``numcodecs.pcodec`` in version 3, as numcodecs and zarr-python
-write it: the standalone format of the package pcodec, over the items in C order. ``{"level": 8,
-"mode_spec": "auto", "delta_spec": "auto", "paging_spec": "equal_pages_up_to",
-"delta_encoding_order": null, "equal_pages_up_to": 262144}``; all members are optional, and only
-encoding needs them. Times are stored as the integers that they are, and complex numbers, as zarrs
-writes them, as their two parts in turn.
+It is ``pcodec`` in version 2 and ``numcodecs.pcodec`` in version 3: the standalone format of the
+package pcodec over the items in C order, ``{"level": 8, "mode_spec": "auto", …}``. Only encoding
+needs the members, all optional. Times are stored as the integers that they are, and complex
+numbers, as zarrs writes them, as their two parts in turn.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Specification: the documentation of zarrs; zarr-python knows none of them in ver
 three are for the data types ``string`` and ``bytes``, the last for the data type of its name.
 
 ``zarrs.vlen`` stores the bytes of all items in one row, and an index of the positions where they
-begin, with the end of the last: one more than there are items. Each of the two has its own codecs.
-The chunk begins or ends with the length of the encoded index in eight bytes, little-endian::
+begin, with the end of the last. The chunk begins or ends with the length of the encoded index in
+eight bytes, little-endian::
 
     {"index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
      "data_codecs": [{"name": "bytes"}], "index_data_type": "uint32", "index_location": "start"}
@@ -14,9 +14,8 @@ The chunk begins or ends with the length of the encoded index in eight bytes, li
 ``vlen-bytes`` are: every item follows its length. ``vlen-array`` with a `dtype` is version 2's.
 
 A chunk of ``zarrs.optional`` has the lengths of the encoded mask and of the encoded values, each in
-eight bytes, little-endian, and then the mask and the values. The mask has the shape of the chunk
-and is true where there is a value; the values have one axis, in C order. If there are none, nothing
-is stored for them::
+eight bytes, little-endian, and then both. The mask has the shape of the chunk and is true where
+there is a value; the values have one axis, in C order, and are nothing if there are none::
 
     {"mask_codecs": [{"name": "packbits"}],
      "data_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]}

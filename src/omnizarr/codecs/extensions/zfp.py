@@ -1,15 +1,12 @@
 """zfp: blocks of numbers as bit planes, with a chosen loss or with none.
 
 Specification: the registered extension ``zfp`` of version 3, ``{"mode": "fixed_accuracy",
-"tolerance": 0.05}``. The modes and their members are in `MODES`; reversible alone loses nothing.
-zarrs wrote it as ``zarrs.zfp`` too. ``zfpy`` of version 2
-and ``numcodecs.zfpy`` of version 3 store the same bits after a header of the library. Both need the
-package zfpy. The expert mode, which that cannot write, is refused.
+"tolerance": 0.05}``; the other modes are in `MODES`. ``zfpy`` of version 2 and ``numcodecs.zfpy``
+of version 3 store the same bits after a header of the library zfpy, which both need.
 
 A stream says neither where it ends nor whether it is whole, and the library reads beyond its end.
 Chunks are therefore padded to the most bytes that their blocks can have. Those that are too short
-for their mode are an error, and so are those in modes of variable length whose last block comes
-from the padding; what else is damaged only ``crc32c`` detects.
+for their mode are an error, and so are those whose last block comes from the padding.
 
 zarrs counts 64 numbers in every block for the rate, also in blocks of 4, 16 and 256 (of arrays with
 one, two and four axes). Such chunks are recognised by their size.
@@ -109,16 +106,6 @@ class Header:
         if limits.minbits > limits.maxbits or limits.maxprec > MAX_PRECISION:
             raise ValueError(f"its header has impossible settings: {limits}")
         return cls(tuple(reversed(sizes)), dtype, limits)
-
-
-def decompress_with_header(data: Buffer, dtype: np.dtype[Any], size: int) -> npt.NDArray[Any]:
-    """Return the array of a stream with a header; raise for another type or number of items."""
-    found = Header.of(data)
-    if found.dtype != dtype or math.prod(found.shape) != size:
-        raise ValueError(
-            f"the chunk has {found.dtype} of shape {found.shape}, expected {size} items of {dtype}"
-        )
-    return _decode_padded(_zfpy().decompress_numpy, data, found, HEADER_BITS)
 
 
 def _blocks(shape: tuple[int, ...]) -> int:
@@ -251,10 +238,6 @@ class Zfp(ArrayBytesCodec):
                     expected = f"a number from {low} to {high}"
                     self.check(member, good and math.isfinite(stated), expected)
 
-    @property
-    def lossy(self) -> bool:
-        return self.mode != "reversible"
-
     def limits(self, rank: int, dtype: np.dtype[Any]) -> ZfpLimits:
         """Return the settings for arrays of the library."""
         if self.mode == "reversible":
@@ -339,10 +322,6 @@ class Zfpy(ArrayBytesCodec):
             self.check(member, good, "a number")
 
     @property
-    def lossy(self) -> bool:
-        return bool(self._arguments)
-
-    @property
     def _arguments(self) -> dict[str, Any]:
         members = {2: "rate", 3: "precision", 4: "tolerance"}
         stated = {m: getattr(self, m) for mode, m in members.items() if mode == self.mode}
@@ -359,7 +338,7 @@ class Zfpy(ArrayBytesCodec):
         return None
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        limits = ZfpLimits() if self.lossy else REVERSIBLE
+        limits = ZfpLimits() if self._arguments else REVERSIBLE
         items = Numbers.of(spec.data_type, self.name).promote(array, limits)
         stream: bytes = _zfpy().compress_numpy(
             np.ascontiguousarray(items), write_header=True, **self._arguments
@@ -367,5 +346,9 @@ class Zfpy(ArrayBytesCodec):
         return stream
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        out = decompress_with_header(data, spec.data_type.dtype, spec.size)
+        found, dtype = Header.of(data), spec.data_type.dtype
+        if found.dtype != dtype or math.prod(found.shape) != spec.size:
+            has = f"{found.dtype} of shape {found.shape}"
+            raise ValueError(f"the chunk has {has}, expected {spec.size} items of {dtype}")
+        out = _decode_padded(_zfpy().decompress_numpy, data, found, HEADER_BITS)
         return out.reshape(spec.shape)
