@@ -94,10 +94,9 @@ def ls(path: str, node: str, long: bool, recursive: bool, storage_options: Optio
 def _members(
     location: Location, recursive: bool, above: str = ""
 ) -> Iterator[tuple[str, Location, Node | Exception]]:
-    start = location.with_listing() if recursive else location
-    for name, child in sorted(start.children().items()):
-        below = start.child(name)
-        yield above + name, below.without_listing(), child
+    for name, child in sorted(location.children().items()):
+        below = location.child(name)
+        yield above + name, below, child
         if recursive and isinstance(child, GroupModel):
             yield from _members(below, recursive, f"{above}{name}/")
 
@@ -153,10 +152,10 @@ def _branch(
     """Return a node and all below it for JSON."""
     branch = _entry(name, location, node, long=False)
     if isinstance(node, GroupModel) and depth != 0:
-        deeper, below = None if depth is None else depth - 1, location.with_listing()
+        deeper = None if depth is None else depth - 1
         branch["members"] = [
-            _branch(child_name, below.child(child_name), child, deeper)
-            for child_name, child in sorted(below.children().items())
+            _branch(child_name, location.child(child_name), child, deeper)
+            for child_name, child in sorted(location.children().items())
         ]
     return branch
 

@@ -189,15 +189,14 @@ class Group(NodeHandle[GroupModel]):
         location = self._location
         if not use_consolidated_for_children:
             location = replace(location, consolidated=None)
-        start = location if max_depth == 0 else location.with_listing()
-        return tuple(self._members(start, max_depth))
+        return tuple(self._members(location, max_depth))
 
     def _members(
         self, location: Location, max_depth: int | None
     ) -> Iterator[tuple[str, Array | Group]]:
         for name, node in sorted(self._nodes(location).items()):
             below = location.child(name)
-            member = open_node(below.without_listing(), node)
+            member = open_node(below, node)
             yield name, member
             if isinstance(member, Group) and max_depth != 0:
                 deeper = None if max_depth is None else max_depth - 1

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
-import textwrap
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,14 +50,7 @@ class Info(dict[str, str]):
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
-        room = shutil.get_terminal_size((0, 0)).columns - width - 3
-        lines = []
-        for name, value in self.items():
-            if len(value) > room >= 20:  # else there is no terminal, or it is very narrow
-                parts = textwrap.wrap(value, room, break_long_words=False, break_on_hyphens=False)
-                value = f"\n{' ' * (width + 3)}".join(parts)
-            lines.append(f"{name:<{width}} : {value}")
-        return "\n".join(lines)
+        return "\n".join(f"{name:<{width}} : {value}" for name, value in self.items())
 
     __str__ = __repr__
 
@@ -307,8 +298,7 @@ def tree(
 ) -> Tree:
     """Return the tree of a node, level by level until one of the limits is reached."""
     root = _branch(paths.name(location.path) or "/", node)
-    below = location if level == 0 else location.with_listing()
-    waiting = deque([(root, below, 0)] if isinstance(node, GroupModel) else [])
+    waiting = deque([(root, location, 0)] if isinstance(node, GroupModel) else [])
     while waiting:
         branch, below, depth = waiting.popleft()
         if depth == level:
