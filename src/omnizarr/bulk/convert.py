@@ -44,7 +44,7 @@ from omnizarr.extension import (
     key_digest,
     options_for_two,
     paths,
-    require_readable_nodes,
+    readable_nodes,
     resolve_root,
     size_text,
     stores,
@@ -118,7 +118,7 @@ class Convert(ConvertOptions, Job[ConvertReport]):
             stores.check_disjoint(
                 start.store, store, "; give another destination, or in_place=True"
             )
-        stored = require_readable_nodes(start, node)
+        stored = readable_nodes(start, node, require=True)
         separator = check_separator(self.dimension_separator)
         try:
             translate = registry.lookup("integration", "ome")
