@@ -94,9 +94,10 @@ def ls(path: str, node: str, long: bool, recursive: bool, storage_options: Optio
 def _members(
     location: Location, recursive: bool, above: str = ""
 ) -> Iterator[tuple[str, Location, Node | Exception]]:
-    for name, child in sorted(location.children().items()):
-        below = location.child(name)
-        yield above + name, below, child
+    start = location.with_listing() if recursive else location
+    for name, child in sorted(start.children().items()):
+        below = start.child(name)
+        yield above + name, below.without_listing(), child
         if recursive and isinstance(child, GroupModel):
             yield from _members(below, recursive, f"{above}{name}/")
 
@@ -152,10 +153,10 @@ def _branch(
     """Return a node and all below it for JSON."""
     branch = _entry(name, location, node, long=False)
     if isinstance(node, GroupModel) and depth != 0:
-        deeper = None if depth is None else depth - 1
+        deeper, below = None if depth is None else depth - 1, location.with_listing()
         branch["members"] = [
-            _branch(child_name, location.child(child_name), child, deeper)
-            for child_name, child in sorted(location.children().items())
+            _branch(child_name, below.child(child_name), child, deeper)
+            for child_name, child in sorted(below.children().items())
         ]
     return branch
 

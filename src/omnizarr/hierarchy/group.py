@@ -189,14 +189,15 @@ class Group(NodeHandle[GroupModel]):
         location = self._location
         if not use_consolidated_for_children:
             location = replace(location, consolidated=None)
-        return tuple(self._members(location, max_depth))
+        start = location if max_depth == 0 else location.with_listing()
+        return tuple(self._members(start, max_depth))
 
     def _members(
         self, location: Location, max_depth: int | None
     ) -> Iterator[tuple[str, Array | Group]]:
         for name, node in sorted(self._nodes(location).items()):
             below = location.child(name)
-            member = open_node(below, node)
+            member = open_node(below.without_listing(), node)
             yield name, member
             if isinstance(member, Group) and max_depth != 0:
                 deeper = None if max_depth is None else max_depth - 1
@@ -509,7 +510,6 @@ class Group(NodeHandle[GroupModel]):
         level: int | None = None,
         *,
         max_nodes: int = 500,
-        plain: bool = False,
     ) -> Tree:
         """Show all nodes below this group: as indented text, in notebooks as a list that folds.
 
@@ -519,7 +519,6 @@ class Group(NodeHandle[GroupModel]):
             expand: False to fold all groups, in notebooks.
             level: The depth to show; by default all of it.
             max_nodes: The number of nodes to show.
-            plain: Not used; the text is always plain.
 
         Returns:
             An object that shows itself.

@@ -298,7 +298,8 @@ def tree(
 ) -> Tree:
     """Return the tree of a node, level by level until one of the limits is reached."""
     root = _branch(paths.name(location.path) or "/", node)
-    waiting = deque([(root, location, 0)] if isinstance(node, GroupModel) else [])
+    below = location if level == 0 else location.with_listing()
+    waiting = deque([(root, below, 0)] if isinstance(node, GroupModel) else [])
     while waiting:
         branch, below, depth = waiting.popleft()
         if depth == level:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -31,7 +31,7 @@ from omnizarr.publish.publication import interrupted, warn_of_replacement
 from omnizarr.publish.stage import PROBE, Extent, Kind, Mark, marker, publication_order, stage
 from omnizarr.stores import Store
 from omnizarr.stores.base import ChangesKeys, traits
-from omnizarr.stores.operations import get_existing_or_empty, set_new_below
+from omnizarr.stores.operations import get_existing_or_empty, keys_below, set_new_below
 
 if TYPE_CHECKING:  # the engine is slow to import
     from omnizarr.engine import Missing
@@ -54,6 +54,8 @@ class Location:
     missing: Missing = field(default="fill", compare=False, repr=False)
     # True where nobody else writes: what is there already is of the same writer.
     is_private: bool = field(default=False, compare=False, repr=False)
+    # The sorted keys of the one listing that a walk uses (`with_listing`).
+    listed_keys: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
     # The path of the group through whose handle a node is created.
     within: str | None = field(default=None, compare=False, repr=False)
 
@@ -71,7 +73,7 @@ class Location:
 
     def at(self, path: str) -> Location:
         """Return the location of another path in the same hierarchy."""
-        shared = self.consolidated, self.missing, self.is_private
+        shared = self.consolidated, self.missing, self.is_private, self.listed_keys
         return Location(self.store, path, self.format, self.read_only, *shared)
 
     def child(self, name: str, within: str | None = None) -> Location:
@@ -182,9 +184,24 @@ class Location:
                 f"{self.store!r} has groups more than {MAX_DEPTH} levels deep; open these by path"
             )
         prefix = self.format.listing(self.path)
-        keys, prefixes = stores.list_dir(self.store, prefix)
+        if self.listed_keys is None:
+            keys, prefixes = stores.list_dir(self.store, prefix)
+        else:
+            keys, prefixes = stores.one_level(keys_below(self.listed_keys, prefix), prefix)
         warn_of_replacement(self.store, prefixes if warns else ())
         return dict(self.format.children(self.path, keys, prefixes))
+
+    def with_listing(self) -> Location:
+        """Return this location with one listing for a walk, in formats with separate prefixes."""
+        known = self.listed_keys is not None or self.consolidated is not None
+        if known or self.is_under_one_prefix or not stores.can_list(self.store):
+            return self
+        listed = stores.list_prefix(self.store, self.format.listing(self.path))
+        return replace(self, listed_keys=tuple(sorted(listed)))
+
+    def without_listing(self) -> Location:
+        """Return this location for a handle that is kept, which must list again."""
+        return self if self.listed_keys is None else replace(self, listed_keys=None)
 
     # Writing
 

@@ -437,10 +437,10 @@ def walk_nodes(
     """
     if whole:
         check_whole(start.store, start.path)
-    pending: list[tuple[Location, Node | Exception]] = [(start, node)]
+    pending: list[tuple[Location, Node | Exception]] = [(start.with_listing(), node)]
     while pending:
         location, found = pending.pop()
-        yield location, found
+        yield location.without_listing(), found
         if not isinstance(found, GroupModel):
             continue
         children = sorted(location.children().items(), reverse=True)

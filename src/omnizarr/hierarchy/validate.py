@@ -119,6 +119,7 @@ class CheckedNode:
 
 def walk_checked(start: Location) -> Iterator[CheckedNode]:
     """Yield a node and all below it with their problems, parents first."""
+    start = start.with_listing()
     metadata: Documents = get_existing(start.store, start.format.keys(start.path))
     pending = [(start, metadata)]
     while pending:
@@ -128,7 +129,7 @@ def walk_checked(start: Location) -> Iterator[CheckedNode]:
         unreadable = node is None and bool(metadata)
         below = not unreadable and not isinstance(node, ArrayModel) and format.has_groups
         pending += reversed(_children(location, problems)) if below else ()
-        yield CheckedNode(location, node, problems)
+        yield CheckedNode(location.without_listing(), node, problems)
 
 
 def _children(location: Location, problems: list[Problem]) -> list[tuple[Location, Documents]]:
