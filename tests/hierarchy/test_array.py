@@ -193,13 +193,23 @@ def test_a_lone_surrogate_is_refused_with_its_position() -> None:
         array[...] = "a\ud800"
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("shards", [None, 4])
-def test_elements_of_border_chunks_outside_a_shape_are_cleared_on_request(
+def test_elements_of_border_chunks_are_not_hidden_or_shown_again_without_a_warning(
     shards: int | None,
 ) -> None:
     array = oz.create_array(
         {}, data=np.arange(1, 7), chunks=4 if shards is None else 2, shards=shards
     )
+    array.resize(8)  # the rest of the border chunk was never written
+    with pytest.warns(oz.OmnizarrWarning, match=r"of 1 border chunks outside \(7,\) .* kept"):
+        array.resize(7)
+    array.resize(8)  # has nothing but the fill value there
+    with pytest.warns(oz.OmnizarrWarning, match=r"elements of 1 border chunks outside \(5,\)"):
+        array.resize(5)
+    with pytest.warns(oz.OmnizarrWarning, match=r"of 1 border chunks outside \(5,\) .* again"):
+        array.resize(6)
+    assert array[...].tolist() == [1, 2, 3, 4, 5, 6]
     array.resize(5, outside="erase")
     array.resize(6)
     assert array[...].tolist() == [1, 2, 3, 4, 5, 0]

@@ -15,9 +15,15 @@ import pytest
 import xarray as xr
 
 import omnizarr as oz
+from omnizarr.hierarchy import lookup
 from omnizarr.stores import resolve
 from tests.servers.s3 import SimpleStorage
 from tests.servers.web import Web, running
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    lookup._likely.clear()
 
 
 def hierarchy(zarr_format: int) -> dict[str, bytes]:
@@ -37,9 +43,15 @@ def hierarchy(zarr_format: int) -> dict[str, bytes]:
     return values
 
 
+def open_twice(url: str) -> None:
+    oz.open(f"{url}/a")
+    oz.open(f"{url}/b")
+
+
 READS: list[tuple[str, int, int, Callable[[str], object]]] = [
     # operation, requests in version 2, requests in version 3
     ("open an array", 4, 1, lambda url: oz.open(f"{url}/a")),
+    ("open two arrays", 8, 2, open_twice),
     ("open an array by its path", 5, 2, lambda url: oz.open(url, path="a")),
     ("open and read one chunk", 5, 2, lambda url: oz.open(f"{url}/a")[...]),
     ("open a group", 4, 1, lambda url: oz.open(url, kind="group")),
@@ -107,6 +119,23 @@ def test_a_node_of_another_format_prevents_a_new_one_in_a_bucket(
     oz.create_array(store("old"), shape=4, dtype="i4", zarr_format=2)
     with pytest.raises(oz.NodeExists, match="zarr 2 array"):
         oz.create_array(store("old"), shape=4, dtype="i4", zarr_format=3)
+
+
+@pytest.mark.filterwarnings("ignore:.*there are metadata of zarr 3 and zarr 2")
+def test_the_formats_of_neighbours_do_not_change_what_is_found(web: Web) -> None:
+    """Version 3 takes precedence, whatever was opened before."""
+    for path, version in ("both", 2), ("both", 3), ("old", 2), ("new", 3):
+        some: dict[str, bytes] = {}
+        oz.create_array(some, shape=version, dtype="i4", zarr_format=version)
+        web.values |= {f"{path}/{key}": value for key, value in some.items()}
+    for before in (None, "old", "new"):
+        lookup._likely.clear()
+        if before is not None:
+            oz.open(f"{web.url}/{before}")
+        for path, shape in ("both", (3,)), ("old", (2,)), ("new", (3,)):
+            assert oz.open(f"{web.url}/{path}").shape == shape
+        with pytest.raises(oz.NodeNotFound):
+            oz.open(f"{web.url}/none", kind="array")
 
 
 # Directories: no requests, but system calls

@@ -159,15 +159,18 @@ class Probe:
         other = (group,) if self.kind == "array" else (array, *_V1.keys(self.path))
         return [key for key in keys if key not in other]
 
-    def stages(self, more: Iterable[str] = ()) -> list[list[str]]:
+    def stages(self, likely: str | None, more: Iterable[str] = ()) -> list[list[str]]:
         """Return the keys in batches, to fetch one after the other until `is_decided`.
 
-        `more` are keys of consolidated metadata, which may make those of the group unnecessary.
+        `likely` is the format of a neighbour. It changes the order alone, never which node is
+        found: the first batch always has all that takes precedence. `more` are keys of consolidated
+        metadata, which may make those of the group unnecessary.
         """
-        if self.wanted is not None:
+        if self.wanted is not None or likely in (V1.name, V3Draft.name):
             return [[*self.keys(), *more]]
         (own,), older = _V3.keys(self.path), _V2.keys(self.path)
-        first = [own, ENTRY, *more]
+        first = [own] if likely == V3.name else [own, ENTRY]
+        first += more or older if likely == V2.name else () if likely == V3.name else more
         asked: set[str] = set()
         found = []
         for keys in (first, [ENTRY, *more, *older], _all_keys(self.path)):

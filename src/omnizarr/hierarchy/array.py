@@ -443,9 +443,10 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         Args:
             *shape: The new length of every axis, as numbers or as one sequence.
             outside: The treatment of chunks outside a smaller shape. ``"keep"`` keeps them, and
-                they are visible again when the array grows; there is a warning in both cases.
-                ``"erase"`` removes the chunks, and clears the elements of border chunks;
-                ``"erase-chunks"`` keeps these elements, as zarr-python does.
+                they are visible again when the array grows; there is a warning in both cases. The
+                same holds for elements of border chunks, of which up to 64 MiB are read for that.
+                ``"erase"`` removes the chunks, and clears those elements; ``"erase-chunks"`` keeps
+                the elements, as zarr-python does.
 
         Examples:
             >>> a = oz.create_array(shape=(2, 3), fill_value=1)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from omnizarr import engine, stores
 from omnizarr.chunk_grids import covering
-from omnizarr.codecs.codec import Buffer
+from omnizarr.codecs.codec import Buffer, is_fill
 from omnizarr.codecs.sharding import present
 from omnizarr.codecs.specify import inner_chunk_shape
 from omnizarr.data_types.data_type import as_elements
@@ -26,6 +26,7 @@ from omnizarr.errors import (
     Conflict,
     InvalidArgument,
     InvalidMetadata,
+    OmnizarrError,
     ReadOnly,
     SelectionError,
     StoreError,
@@ -44,6 +45,7 @@ Outside: TypeAlias = Literal["keep", "erase", "erase-chunks"]
 OUTSIDE = ("keep", "erase", "erase-chunks")
 BATCH = 256  # chunks in one batch of requests
 MAX_GRID = 2**27  # chunks, each with one byte of an array in memory
+MAX_BORDER = 2**26  # bytes of border chunks that are read to see if they have old values
 
 
 def _listed_keys(array: BoundArray, store: Store | None = None) -> Iterator[tuple[Coords, str]]:
@@ -436,28 +438,65 @@ def _outside(array: BoundArray, inner: tuple[int, ...]) -> list[str]:
 
 
 def _warn_of_outside(array: BoundArray, inner: Coords, shape: Coords) -> None:
-    """Warn of stored chunks outside `inner` that are hidden, or visible again."""
+    """Warn of stored elements outside `inner` that are hidden, or visible again.
+
+    Hidden elements are in the border chunks. Those that are visible again may have been cleared, so
+    that their chunks are read, but not more of these than `MAX_BORDER` bytes.
+    """
+    grows = any(b > a for a, b in zip(array.model.shape, shape, strict=True))
+    border, left = 0, MAX_BORDER
+    for coords, kept in _border(array, inner, shape if grows else array.model.shape):
+        left -= decoded_size(array, coords)
+        border += not grows or (left >= 0 and _has_values(array, coords, kept, shape))
     chunks = len(_outside(array, inner))
-    if chunks:
-        grows = any(b > a for a, b in zip(array.model.shape, shape, strict=True))
+    texts = {f"{chunks} chunks": chunks, f"elements of {border} border chunks": border}
+    found = [text for text, count in texts.items() if count]
+    if found:
         what = "show again" if grows else "are kept, but not shown"
-        where = f"{chunks} chunks outside {inner} of {paths.show(array.path)}"
+        where = f"{' and '.join(found)} outside {inner} of {paths.show(array.path)}"
         warn(f"{where} {what}; resize(..., outside='erase') removes them")
 
 
-def _clear_border(array: BoundArray, inner: Coords) -> None:
-    """Store the fill value in the elements of border chunks outside a shape."""
+def _has_values(array: BoundArray, coords: Coords, kept: tuple[slice, ...], shape: Coords) -> bool:
+    """Return True if a chunk has values other than the fill value in a shape, outside `kept`."""
+    try:
+        chunk = engine.read_chunk(array, coords)
+    except OmnizarrError:  # a damaged chunk is reported to who reads it
+        return False
+    if chunk is None:
+        return False
+    seen = chunk[tuple(slice(n) for n in _inside(array, coords, shape))]
+    seen[kept] = array.fill
+    return not is_fill(seen, array.fill)
+
+
+def _inside(array: BoundArray, coords: Coords, shape: Coords) -> Coords:
+    """Return the shape of the part of a chunk that is inside a shape."""
+    sides = zip(array.grid.chunk_shape(coords), shape, array.grid.origin(coords), strict=True)
+    return tuple(min(n, end - start) for n, end, start in sides)
+
+
+def _border(
+    array: BoundArray, inner: Coords, outer: Coords | None = None
+) -> Iterator[tuple[Coords, tuple[slice, ...]]]:
+    """Yield stored chunks partly inside `inner`, with that part; nothing outside `outer` counts."""
     if 0 in inner or not stores.can_list(array.store):
         return
     small = array.reshaped(array.model.with_(shape=inner))
-    for coords, key in list(_listed_keys(array)):
+    for coords, _ in list(_listed_keys(array)):
         if not _is_inside(coords, small.grid.shape):
             continue
-        sides = zip(small.grid.chunk_shape(coords), inner, small.grid.origin(coords), strict=True)
-        kept = tuple(slice(min(n, end - start)) for n, end, start in sides)
-        if tuple(side.stop for side in kept) == small.grid.chunk_shape(coords):
-            continue
-        with engine.exclusive(small, [key]):
+        whole = small.grid.chunk_shape(coords) if outer is None else _inside(small, coords, outer)
+        inside = _inside(small, coords, inner)
+        if inside != whole:
+            yield coords, tuple(slice(n) for n in inside)
+
+
+def _clear_border(array: BoundArray, inner: tuple[int, ...]) -> None:
+    """Store the fill value in the elements of border chunks outside a shape."""
+    small = array.reshaped(array.model.with_(shape=inner))
+    for coords, kept in _border(array, inner):
+        with engine.exclusive(small, [small.key(coords)]):
             chunk = engine.read_chunk(small, coords)
             if chunk is None:
                 continue

@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from omnizarr import chunk_key_encodings, config, stores
+from omnizarr.concurrency.cache import Cache
 from omnizarr.errors import (
     InvalidArgument,
     InvalidMetadata,
@@ -160,7 +162,7 @@ def find_node(
     for attempt in range(2 if stores.has_low_latency(store) else 1):
         if attempt:  # it may just have been absent while it was replaced
             wait_for_replacement(store)
-        metadata, problems = _fetch_decisive(store, probe, more), []
+        metadata, problems = _fetch_likely(store, probe, more), []
         formats = probe.formats(metadata, problems)
         for number, format in enumerate(formats):
             location = Location(store, path, format, read_only, missing=missing)
@@ -184,6 +186,8 @@ def find_node(
                 continue
             location.warn_of_name()
             warn_of_problems(problems)
+            if not stores.has_low_latency(store) and (place := _neighbourhood(store)):
+                _likely.put(place, format.name)
             may_use = use_consolidated or (use_consolidated is None and not stores.can_list(store))
             if not isinstance(node, GroupModel) or not may_use:
                 return location, node
@@ -205,7 +209,7 @@ def _no_keys(format: str | None) -> list[str]:
     return []
 
 
-def _fetch_decisive(
+def _fetch_likely(
     store: Store, probe: Probe, more_keys: Callable[[str | None], list[str]] = _no_keys
 ) -> dict[str, bytes]:
     """Fetch the metadata of a probe; from a server, only until they decide which node exists.
@@ -216,7 +220,7 @@ def _fetch_decisive(
         return fetch_probe(store, probe, more_keys)
     more, found = more_keys(None), dict[str, bytes]()
     try:
-        for keys in probe.stages(more):
+        for keys in probe.stages(_likely.get(_neighbourhood(store)), more):
             found |= stores.get_existing(store, keys)
             for key in more if not probe.is_decided(found) else ():
                 if key in found and not probe.formats(found, []):
@@ -226,6 +230,14 @@ def _fetch_decisive(
     except StoreError:
         return fetch_probe(store, probe, more_keys)
     return found
+
+
+_likely: Cache[str, str] = Cache(256)  # the format of the last node, by server or bucket
+
+
+def _neighbourhood(store: Store) -> str:
+    """Return the server or bucket of a store; empty if it has none."""
+    return urlsplit(str(getattr(store, "url", ""))).netloc
 
 
 def fetch_probe(
@@ -268,7 +280,7 @@ def format_for(store: Store, path: str, zarr_format: object) -> Format:
 def _root_formats(store: Store, wanted: str | None = None, separator: str = ".") -> list[Format]:
     """Return the formats of the hierarchy at the root of a store."""
     probe = Probe("", wanted, separator)
-    return probe.formats(_fetch_decisive(store, probe), [])
+    return probe.formats(_fetch_likely(store, probe), [])
 
 
 def absence_reason(store: Store, path: str, wanted: str | None) -> str:
