@@ -57,19 +57,10 @@ def test_a_misspelt_name_gets_a_suggestion(call: Callable[[], object], meant: st
 
 
 def test_a_misspelt_path_gets_a_suggestion(in_tmp: Path) -> None:
-    """D11: a file of the same folder, or a member of a group."""
-    oz.create_array("Ocean.zarr/temperature", shape=3)
-    with pytest.raises(oz.NodeNotFound, match=r"Did you mean 'Ocean\.zarr'\?"):
-        oz.open("ocaen.zarr")
+    """D11: a member of a group."""
     oz.create_group("all.zarr").create_array("temperature", shape=3)
     with pytest.raises(oz.NodeNotFound, match=r"did you mean 'temperature'\? members: temp"):
         oz.open("all.zarr")["temprature"]
-    with pytest.raises(oz.NodeNotFound, match=r"Did you mean 'Ocean\.zarr'\?"):
-        oz.open("ocean")
-    oz.create_group("z.zarr")
-    for name in ("something-else", "q.zarr"):  # an ending in common is no likeness
-        with pytest.raises(oz.NodeNotFound, match=r"Is the path right\?"):
-            oz.open(name)
     with pytest.raises(oz.NodeNotFound, match=r"Is the path right\?"):
         oz.open("no/folder.zarr")
 

@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.hierarchy import consolidated
 from omnizarr.hierarchy.lookup import readable_nodes
 from omnizarr.model import GroupModel, Node
 from omnizarr.testing import RecordingStore
@@ -316,31 +315,6 @@ def test_threads_that_create_arrays_lose_no_copy() -> None:
         thread.join()
     assert plain(root.consolidated) == truth(store)
     assert len(oz.open(store).attrs) == 21
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_large_consolidated_metadata_is_dropped_unless_listing_is_impossible(
-    format: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = hierarchy(format)
-    size = len(store["zarr.json" if format == 3 else ".zmetadata"])
-    monkeypatch.setattr(consolidated, "MAX_UPDATED", 100)
-    monkeypatch.setattr(consolidated, "MAX_REWRITTEN", 2 * size)
-    monkeypatch.setattr(consolidated, "_rewritten", Counter())
-    root = oz.open(store, mode="r+", use_consolidated=True)
-    blind = Counting(dict(store))
-    for number in range(3):
-        oz.open(blind, mode="r+").create_array(f"n{number}", shape=(1,), dtype="u1")
-    assert sorted(oz.open(blind)) == ["a", "g", "n0", "n1", "n2"]
-    root.create_array("n0", shape=(1,), dtype="u1")
-    assert "n0" in (root.consolidated or {})
-    with pytest.warns(oz.OmnizarrWarning, match="dropped"):
-        root.create_array("n1", shape=(1,), dtype="u1")
-    assert root.consolidated is None
-    assert sorted(root) == ["a", "g", "n0", "n1"]
-    assert oz.open(store).attrs["title"] == "t"
-    with pytest.raises(oz.InvalidMetadata, match="no consolidated metadata"):
-        oz.open(store, use_consolidated=True, kind="group")
 
 
 @pytest.mark.parametrize("format", FORMATS)

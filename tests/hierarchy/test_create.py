@@ -309,22 +309,6 @@ def test_a_required_array_may_have_a_data_type_of_zarr_python() -> None:
         group.require_array("a", shape=3, dtype=Int16())
 
 
-def test_opening_refuses_an_option_that_does_not_exist(in_tmp: Path) -> None:
-    oz.create_array("a.zarr", shape=3)
-    with pytest.raises(oz.WrongType, match=r"unknown option 'chunk'; did you mean 'chunks'"):
-        oz.open("a.zarr", chunk=2)
-    with pytest.raises(oz.WrongType, match=r"unknown option 'mod'; did you mean 'mode'"):
-        oz.open("a.zarr", **{"mod": "r"})
-
-
-def test_a_misspelt_shape_is_named() -> None:
-    options: dict[str, Any] = {"shap": 3}
-    with pytest.raises(oz.WrongType, match=r"unknown option 'shap'; did you mean 'shape'"):
-        oz.create_array({}, **options)
-    with pytest.raises(oz.WrongType, match="give the shape of the new array, or data"):
-        oz.create_array({})
-
-
 @pytest.mark.parametrize(
     ("start", "message"),
     [

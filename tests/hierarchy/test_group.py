@@ -176,21 +176,6 @@ def test_a_move_that_makes_no_sense_changes_nothing(
     assert root.store.values == before
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_consolidated_metadata_follow_a_move(zarr_format: int) -> None:
-    root = sample(zarr_format)
-    oz.consolidate_metadata(root.store)
-    opened = oz.open(root.store, "r+", use_consolidated=True)
-    opened.move("b", "new/place")
-    paths = ["a", "new", "new/place", "new/place/c", "new/place/d", "new/place/d/e"]
-    again = oz.open(root.store, use_consolidated=True)
-    for group in (opened, again, pickle.loads(pickle.dumps(again))):
-        assert [p for p, _ in group.members(None)] == paths
-        alone = group.members(None, use_consolidated_for_children=False)
-        assert [p for p, _ in alone] == paths
-    assert set(again.consolidated or ()) == set(paths)
-
-
 @pytest.mark.parametrize("zarr_format", FORMATS)
 @pytest.mark.parametrize("after", range(5))
 def test_an_interrupted_move_can_be_tried_again(zarr_format: int | str, after: int) -> None:

@@ -56,7 +56,7 @@ from omnizarr.extension import (
     marker,
     options_for_two,
     paths,
-    require_readable_nodes,
+    readable_nodes,
     resolve_root,
     size_text,
     stores,
@@ -130,7 +130,7 @@ class Convert(ConvertOptions, Job[ConvertReport]):
             stores.check_disjoint(
                 start.store, store, "; give another destination, or in_place=True"
             )
-        stored = require_readable_nodes(start, node)
+        stored = readable_nodes(start, node, require=True)
         separator = check_separator(self.dimension_separator)
         try:
             translate = registry.lookup("integration", "ome")
@@ -477,7 +477,7 @@ def differences(start: Location, target: Location, expected: Mapping[str, Node])
     Raise if a node would be lost with the old metadata.
     """
     found, old, new = dict[str, str](), start.format.name, target.format.name
-    nodes = require_readable_nodes(*find_node(target.store, "", zarr_format=new))
+    nodes = readable_nodes(*find_node(target.store, "", zarr_format=new), require=True)
     for path, before in expected.items():
         node = nodes.get(path)
         same = node is not None and all(
@@ -535,14 +535,14 @@ def undo_conversion(
     where = stores.resolve(store, read_only=dry_run, storage_options=storage_options)
     goal = by_name(zarr_format)
     root = root_in(where, goal)  # none if an earlier call was interrupted
-    new = {} if root is None else require_readable_nodes(*root)
+    new = {} if root is None else readable_nodes(*root, require=True)
     start, node = find_source(where, goal)
     if start.format.name == goal.name:
         raise NodeNotFound(
             f"{where!r} has no metadata but those of zarr {goal.name}; nothing was erased"
         )
     check_still_listed(Location(where, "", goal), start.format)
-    old = require_readable_nodes(start, node)
+    old = readable_nodes(start, node, require=True)
     problems = [*_losses(start, old, new, goal)]
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""

@@ -77,7 +77,6 @@ from omnizarr.hierarchy.lookup import (
     is_link,
     list_folder,
     readable_nodes,
-    require_readable_nodes,
     resolve_root,
     resolve_store_path,
     walk_nodes,

@@ -294,12 +294,3 @@ def _entry_text(format: Format, text: bytes, name: str) -> bytes:
         doc.pop(MEMBER, None)
         return dumps(doc, indent=2)
     return dumps(doc, indent=4, sort_keys=True)
-
-
-def dropped(format: Format, data: bytes, key: str) -> bytes | None:
-    """Return the document without consolidated metadata; None if nothing remains of it."""
-    if not isinstance(format, V3):
-        return None
-    doc = load_object(data, key, allow_nan=True)
-    doc.pop(MEMBER, None)
-    return dumps(doc, indent=2)

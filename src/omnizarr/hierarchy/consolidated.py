@@ -7,7 +7,6 @@ missing, or of erased nodes; `validate` finds them, `consolidate_metadata` makes
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from omnizarr import stores
 from omnizarr.concurrency import key_locks
 from omnizarr.concurrency.retry import AnswerLost
-from omnizarr.errors import InvalidMetadata, NodeNotFound, StoreError, warn
+from omnizarr.errors import InvalidMetadata, NodeNotFound, StoreError
 from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.publish.stage import epoch
@@ -27,12 +26,8 @@ if TYPE_CHECKING:
     from omnizarr.hierarchy.location import Location
 
 BATCH = 1000  # nodes whose metadata are fetched at once
-MAX_UPDATED = 2**22  # bytes of consolidated metadata that are updated at every change
-# Bytes that this process writes of larger ones; then they are dropped.
-MAX_REWRITTEN = 2**32
 _STALE = ", so its consolidated metadata may be out of date; call consolidate_metadata again"
 _counter = itertools.count(1)
-_rewritten: Counter[tuple[str, str]] = Counter()  # by store and key
 
 
 class ConsolidatedMetadata:
@@ -170,9 +165,8 @@ def update_consolidated(
 ) -> None:
     """Update the consolidated metadata of all groups at and above some nodes.
 
-    `nodes` has the metadata of each node, or None for an erased one. Large consolidated metadata
-    are dropped after many changes, unless the store cannot list and they could not be made again.
-    `holders` are the keys with consolidated metadata of their groups, where these are known.
+    `nodes` has the metadata of each node, or None for an erased one. `holders` are the keys with
+    consolidated metadata of their groups, where these are known.
     """
     mark_changed()
     if holders is None:
@@ -187,7 +181,7 @@ def update_consolidated(
             for path, new in nodes.items()
             if path == group or path.startswith(start)
         }
-        update = partial(_updated, store, format, key, changed)
+        update = partial(_updated, format, key, changed)
         try:
             with lock_consolidated(store, format, key, group):
                 stores.update_value(store, key, update, _STALE)
@@ -211,27 +205,12 @@ def lock_consolidated(store: Store, format: Format, key: str, group: str) -> Ite
 
 
 def _updated(
-    store: Store,
-    format: Format,
-    key: str,
-    nodes: Mapping[str, Documents],
-    data: bytes | None,
+    format: Format, key: str, nodes: Mapping[str, Documents], data: bytes | None
 ) -> bytes | None:
     """Return the stored consolidated metadata `data` with the entries of some nodes updated."""
     entries = None if data is None else consolidated.read_valid(format, data, key)
     if data is None or entries is None:
         return data
-    where = (repr(store), key)
-    if len(data) > MAX_UPDATED and stores.can_list(store):
-        _rewritten[where] += len(data)
-    if _rewritten[where] > MAX_REWRITTEN:
-        del _rewritten[where]
-        warn(
-            f"{next(iter(nodes))!r} was changed, and the consolidated metadata in {key!r} of"
-            f" {store!r} are so large, and were changed so often, that they were dropped; call"
-            " consolidate_metadata again when done",
-        )
-        return consolidated.dropped(format, data, key)
     return consolidated.changed(format, entries, nodes)
 
 

@@ -510,7 +510,6 @@ class Group(NodeHandle[GroupModel]):
         level: int | None = None,
         *,
         max_nodes: int = 500,
-        plain: bool = False,
     ) -> Tree:
         """Show all nodes below this group: as indented text, in notebooks as a list that folds.
 
@@ -520,7 +519,6 @@ class Group(NodeHandle[GroupModel]):
             expand: False to fold all groups, in notebooks.
             level: The depth to show; by default all of it.
             max_nodes: The number of nodes to show.
-            plain: Not used; the text is always plain.
 
         Returns:
             An object that shows itself.

@@ -22,7 +22,6 @@ from omnizarr.errors import (
     Problem,
     ReadOnly,
     StoreError,
-    closest_name,
     did_you_mean,
     warn,
     warn_of_problems,
@@ -320,7 +319,7 @@ def _found_instead(store: Store, path: str) -> str:
         return f" (no {ROOT_KEYS} is there){hint}"
     keys, prefixes = stores.list_dir(store, paths.prefix(path))
     if not keys and not prefixes:
-        return f"; nothing is there at all. {_similar_file(store, path)}{hint}"
+        return f"; nothing is there at all. Is the path right?{hint}"
     names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
     some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
     return f" (no {ROOT_KEYS}; it holds: {some}){hint}"
@@ -388,18 +387,6 @@ def all_formats(store: Store) -> list[Format]:
     """Return all formats that have metadata of a node at the root of a store."""
     probe = Probe("")
     return probe.formats(stores.get_existing(store, probe.keys()), [])
-
-
-def _similar_file(store: Store, path: str) -> str:
-    """Suggest a file in the same directory with a similar name."""
-    root = None if path else stores.file_root(store)
-    if root is not None and root.parent.is_dir():
-        with suppress(OSError):  # without suffixes, which most names have in common
-            names = {Path(name).stem: name for name in os.listdir(root.parent) if name != root.name}
-            meant = closest_name(root.stem, sorted(names))
-            if meant is not None:
-                return f"Did you mean {names[meant]!r}?"
-    return "Is the path right?"
 
 
 # The first bytes of files that are often taken for Zarr, and advice.
@@ -472,22 +459,19 @@ def walk_nodes(
         pending += [(location.child(name), child) for name, child in children]
 
 
-def readable_nodes(start: Location, node: Node) -> dict[str, Node]:
-    """Return a node and all readable nodes below it, by relative path."""
-    prefix = len(paths.prefix(start.path))
-    found = walk_nodes(start, node, whole=False)
-    return {at.path[prefix:]: one for at, one in found if not isinstance(one, Exception)}
+def readable_nodes(start: Location, node: Node, *, require: bool = False) -> dict[str, Node]:
+    """Return a node and all readable nodes below it, by relative path.
 
-
-def require_readable_nodes(start: Location, node: Node) -> dict[str, Node]:
-    """Return a node and all nodes below it, by relative path; raise if one cannot be read."""
+    With `require`, raise if one cannot be read, or may be absent.
+    """
     prefix, found = len(paths.prefix(start.path)), dict[str, Node]()
-    for location, one in walk_nodes(start, node):
-        if isinstance(one, Exception):
+    for location, one in walk_nodes(start, node, whole=require):
+        if not isinstance(one, Exception):
+            found[location.path[prefix:]] = one
+        elif require:
             raise InvalidMetadata(
                 f"{start} holds a node that cannot be read: {one}; repair or erase it first"
             )
-        found[location.path[prefix:]] = one
     return found
 
 

@@ -47,16 +47,6 @@ def open(
 ) -> Array[S]: ...
 @overload
 def open(
-    store: Any,
-    mode: Literal["w", "w-"],
-    *,
-    kind: Literal["array"] | None = None,
-    shape: int | Iterable[int],
-    dtype: Any = None,
-    **options: Unpack[OpenRest],
-) -> Array: ...
-@overload
-def open(
     store: Any = None,
     mode: Mode | None = None,
     *,
@@ -200,8 +190,7 @@ def consolidate_metadata(
 ) -> Group:
     """Store the metadata of all nodes below a group in the group, and return the group.
 
-    This library updates them whenever it changes a node below the group. If they are larger than 4
-    MiB, it drops them instead, with a warning, when a process has changed them many times.
+    This library updates them whenever it changes a node below the group.
 
     Args:
         store: A path, URL, dict, store or `StorePath`.

@@ -46,7 +46,7 @@ from omnizarr.extension import (
     paths,
     portable_key,
     publication,
-    require_readable_nodes,
+    readable_nodes,
     resolve,
     resolve_store_path,
     stores,
@@ -168,7 +168,7 @@ class _Planner:
 
     def plan(self, root: Node) -> Plan[RechunkReport]:
         """Return the plan for a node of the source and all below it."""
-        nodes = require_readable_nodes(self.start, root)
+        nodes = readable_nodes(self.start, root, require=True)
         self.is_consolidated = bool(consolidated_groups(self.start, {self.start.path: root}))
         arrays = self._rechunked(nodes)
         digest = self._digest()
