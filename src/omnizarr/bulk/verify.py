@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import zlib
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
@@ -20,8 +19,17 @@ from operator import lt
 from typing import get_args
 
 from omnizarr import registry, validate
-from omnizarr.bulk.checks.chunks import BATCH_BYTES, SLAB_BYTES, CheckChunks, inner_ranges
-from omnizarr.bulk.checks.findings import Coords, Finding, Kind, Level, VerifyReport
+from omnizarr.bulk.checks import (
+    BATCH_BYTES,
+    SLAB_BYTES,
+    CheckChunks,
+    Coords,
+    Finding,
+    Kind,
+    Level,
+    VerifyReport,
+    inner_ranges,
+)
 from omnizarr.bulk.job import Job, Phase, Plan, launch
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth, Missing, VerifyArguments, VerifyOptions, takes
@@ -65,6 +73,12 @@ from omnizarr.extension import (
 CONVENTIONS = ("ome", "cf", "geo")
 for _name in CONVENTIONS:
     registry.register("integration", f"check-{_name}", f"omnizarr.conventions.validate:{_name}")
+
+VERBS: dict[Depth, str] = {
+    "present": "compare sizes and read the indexes of shards",
+    "checksums": "read every chunk and compare its checksum",
+    "decode": "read and decode every chunk",
+}
 
 
 @dataclass
@@ -111,7 +125,10 @@ class Verify(VerifyOptions, Job[VerifyReport]):
             digest,
             phases,
             report,
-            decisions=self._decisions(hierarchy),
+            decisions=[
+                f"{counted(report.arrays, 'array')} with up to {counted(report.absent, 'chunk')}:"
+                f" {VERBS[self.depth]}"
+            ],
             memory=tasks_at_once * max(map(_task_memory, arrays), default=0),
         )
 
@@ -127,20 +144,6 @@ class Verify(VerifyOptions, Job[VerifyReport]):
             yield task
         count = VerifyReport(self.depth, tasks=1, tasks_total=number + 1)
         yield Task(task_id("end", number), partial(copy, count))
-
-    def _decisions(self, hierarchy: Hierarchy) -> list[str]:
-        verb = {
-            "present": "compare sizes and read the indexes of shards",
-            "checksums": "read every chunk and compare its checksum",
-            "decode": "read and decode every chunk",
-        }[self.depth]
-        lines = [
-            f"{counted(hierarchy.report.arrays, 'array')} with up to"
-            f" {counted(hierarchy.report.absent, 'chunk')}: {verb}"
-        ]
-        if self.sample is not None:
-            lines.append(f"a sample of {self.sample:g} of the stored values, chosen by their keys")
-        return lines
 
 
 @takes(VerifyArguments)
@@ -413,10 +416,7 @@ class KeyListing:
             if self.depth != "present" or array.first_pipeline.sharded is not None:
                 self._most = max(1, min(TASK_KEYS, TASK_BYTES // chunk_bytes(array)))
         self._batch.append((key, coords, size))
-        # A batch ends at certain keys, so that after a change only some batches differ.
-        half = self._most // 2
-        count = len(self._batch)
-        if count >= self._most or (count >= half > 0 and zlib.crc32(key.encode()) % half == 0):
+        if len(self._batch) >= self._most:
             yield from self._end_batch()
             self._array = array
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -39,6 +41,7 @@ from omnizarr.extension import (
     Node,
     axis_plan,
     bound_array,
+    boxes,
     engine,
     find_node,
     key_digest,
@@ -52,7 +55,6 @@ from omnizarr.extension import (
 )
 
 COPIES = 6  # of a tile in memory: encoded and decoded, twice each, and what compares them
-Nodes = dict[str, tuple[Location, Node]]
 Found = tuple[str, Any, Any]  # the place in the metadata, and what both have there
 ABSENT = "(absent)"
 
@@ -383,24 +385,20 @@ class DiffReport(Outcome):
 
 @dataclass(frozen=True)
 class CompareTile:
-    """The differences in some boxes of two arrays; none where chunks are missing in both."""
+    """The differences in a box of two arrays."""
 
     pair: Pair
-    boxes: tuple[Box, ...]
-    size: int
+    box: Box
     tolerance: Tolerance
     show: int
 
     def __call__(self) -> DiffReport:
-        found = ArrayDifference()
-        for box in self.boxes:
-            x, y = (
-                np.asarray(engine.read(array, axis_plan(array.grid, box)), array.dtype)
-                for array in (self.pair.a, self.pair.b)
-            )
-            origin = tuple(side.start for side in box)
-            found.merge(compare(x, y, origin, self.tolerance, self.show), self.show)
-        found.size = self.size
+        x, y = (
+            np.asarray(engine.read(array, axis_plan(array.grid, self.box)), array.dtype)
+            for array in (self.pair.a, self.pair.b)
+        )
+        origin = tuple(side.start for side in self.box)
+        found = compare(x, y, origin, self.tolerance, self.show)
         return DiffReport(values={self.pair.path: found}, show=self.show)
 
 
@@ -542,14 +540,15 @@ def _tasks(pairs: list[Pair], tolerance: Tolerance, show: int) -> Iterator[Task[
     for pair in pairs:
         left = pair.size
         stored = stored_numbers(pair.a, pair.b) if pair.skips_missing else None
-        for each in tiles(pair.tiling, stored):
-            left -= each.size
-            work = CompareTile(pair, each.stored, each.size, tolerance, show)
-            nbytes = each.size * item_bytes(pair.a.dtype)
-            yield Task(task_id(pair.path, corners(each.box)), work, nbytes, pair.path)
-        if left:
-            missing = CompareTile(pair, (), left, tolerance, show)
-            yield Task(task_id(pair.path, "missing"), missing, 0, pair.path)
+        for box in tiles(pair.tiling, stored):
+            size = boxes.box_size(box)
+            left -= size
+            work = CompareTile(pair, box, tolerance, show)
+            nbytes = size * item_bytes(pair.a.dtype)
+            yield Task(task_id(pair.path, corners(box)), work, nbytes, pair.path)
+        if left:  # tiles without a chunk in both arrays
+            equal = DiffReport(values={pair.path: ArrayDifference(size=left)}, show=show)
+            yield Task(task_id(pair.path, "missing"), partial(copy, equal), 0, pair.path)
 
 
 @takes(DiffArguments)

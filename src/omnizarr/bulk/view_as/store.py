@@ -110,7 +110,7 @@ class ViewStore(Closeable):
         for number, (key, _) in enumerate(asked):
             parts.setdefault(key, []).append(number)
         found: dict[int, bytes | None] = {}
-        checked: set[ViewedArray] = set()
+        checked: dict[str, ViewedArray] = {}
         direct: dict[int, str] = {}  # keys whose stored bytes are those of the view
         for key, numbers in parts.items():
             if self._is_metadata(key):
@@ -142,12 +142,9 @@ class ViewStore(Closeable):
         return self._nodes.documents(key.rpartition("/")[0]).get(key)
 
     def _chunk(
-        self, key: str, checked: set[ViewedArray] | None = None
+        self, key: str, checked: dict[str, ViewedArray] | None = None
     ) -> tuple[ViewedArray, Coords] | None:
-        """Return the array and coordinates of a chunk, or None for any other key.
-
-        Arrays in `checked` were found for the same request: their metadata are not read again.
-        """
+        """Return the array and coordinates of a chunk, or None for any other key."""
         if self._is_metadata(stores.check_key(key)):
             return None
         array = self._nodes.array(key, checked)
