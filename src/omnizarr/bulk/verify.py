@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,7 +39,6 @@ from omnizarr.extension import (
     FOLDER,
     JOURNAL,
     MARKER,
-    PARTIAL,
     ArrayModel,
     BoundArray,
     CheckedNode,
@@ -53,7 +52,6 @@ from omnizarr.extension import (
     chunk_counts,
     consolidated,
     counted,
-    file_locks,
     find_node,
     interrupted,
     is_ours,
@@ -113,10 +111,12 @@ class Verify(VerifyOptions, Job[VerifyReport]):
         hierarchy.read()
         hierarchy.report_leftovers()
         options = self.depth, self.missing, self.conventions, self.sample or 1
-        digest = key_digest("verify", unique_key(where), path, hierarchy.digest, *options)
+        digest = key_digest(
+            "verify", unique_key(where), path, hierarchy.digest.hexdigest(), *options
+        )
         level: Level = "error" if self.missing == "error" else "warning"
         missing = None if self.missing == "count" else level
-        listing = KeyListing(hierarchy, self.depth, missing, self.sample)
+        listing = partial(KeyListing, hierarchy, self.depth, missing, self.sample)
         arrays = hierarchy.arrays.values()
         size = sum(math.prod(each.grid.shape) * chunk_bytes(each) for each in arrays)
         phases = [Phase("check chunks", partial(self._tasks, listing), size=size)]
@@ -132,8 +132,9 @@ class Verify(VerifyOptions, Job[VerifyReport]):
             memory=tasks_at_once * max(map(_task_memory, arrays), default=0),
         )
 
-    def _tasks(self, listing: KeyListing) -> Iterator[Task[VerifyReport]]:
+    def _tasks(self, new_listing: Callable[[], KeyListing]) -> Iterator[Task[VerifyReport]]:
         """Yield all tasks, then a last task that reports their number."""
+        listing = new_listing()
         start, number = (listing.start.store, listing.start.path), 0
         conventions = (
             Task(task_id(name), partial(check_convention, *start, name, self.depth), 0, name)
@@ -233,12 +234,7 @@ class Hierarchy:
         self.metadata_keys: set[str] = set(start.format.root_documents())
         # A conversion in place leaves the metadata of the old format beside the new.
         self.formats = formats_at(start)
-        self._digest = blake2b(digest_size=20)
-
-    @property
-    def digest(self) -> str:
-        """A digest of all arrays."""
-        return self._digest.hexdigest()
+        self.digest = blake2b(digest_size=20)  # of all arrays
 
     def read(self) -> None:
         """Check the metadata of all nodes, and bind the arrays."""
@@ -278,7 +274,7 @@ class Hierarchy:
             self.report.add(Finding.of(problem, location.path, kind))
         if own and isinstance(node, ArrayModel):
             self.report.arrays += 1
-            self._digest.update(f"{location.path}\0{node!r}\0".encode("utf-8", "surrogatepass"))
+            self.digest.update(f"{location.path}\0{node!r}\0".encode("utf-8", "surrogatepass"))
             self._bind(location, node, unknown or any(p.level == "error" for p in checked.problems))
         elif own and isinstance(node, GroupModel):
             self.report.groups += 1
@@ -352,9 +348,6 @@ class KeyListing:
         self.start = hierarchy.start
         self.missing = missing  # the level of missing chunks, None if they are only counted
         self.sample = 1.0 if sample is None else sample
-        self._reset()
-
-    def _reset(self) -> None:
         self._array: BoundArray | None = None  # of the batch
         self._batch: list[tuple[str, Coords, int | None]] = []  # keys, coordinates and sizes
         self._most = 1  # keys in the batch
@@ -365,7 +358,6 @@ class KeyListing:
 
     def tasks(self) -> Iterator[Task[VerifyReport]]:
         """Yield the checks of all stored chunks, and reports of other keys."""
-        self._reset()
         start = self.start
         for prefix in start.format.subtree(start.path)[1]:
             for key, size in _list(start.store, prefix):
@@ -448,11 +440,7 @@ class KeyListing:
         if name == MARKER:
             self._report_marker(key)
         elif is_ours(name):
-            what = "a temporary file of this package"
-            if PARTIAL in name:
-                what = "half written: its writer stopped or is still running"
-            elif name.startswith(file_locks.NAME):
-                what = "a lock of a writer that is running or was killed"
+            what = "a temporary file or lock of a writer that is running or was killed"
             self._report(self.start.path, key, f"is {what}; see omnizarr repair", "leftover")
         elif key not in self.hierarchy.metadata_keys and (
             self.hierarchy.unreadable_nodes.isdisjoint(prefixes_of(key))

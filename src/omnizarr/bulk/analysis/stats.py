@@ -16,17 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array
+from omnizarr.bulk import boxes
 from omnizarr.bulk.analysis.diff import is_extension
-from omnizarr.bulk.boxes import (
-    TILE_BYTES,
-    Box,
-    chunk_axes,
-    corners,
-    item_bytes,
-    stored_numbers,
-    tiles,
-    tiling,
-)
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.bulk.options import StatsArguments, StatsOptions, takes
@@ -38,7 +29,6 @@ from omnizarr.extension import (
     Cuts,
     axis_plan,
     bound_array,
-    boxes,
     chunk_counts,
     engine,
     find_node,
@@ -352,7 +342,7 @@ class ReadTile:
     """The statistics of one tile, or of all elements of missing chunks."""
 
     array: BoundArray
-    box: Box | None
+    box: boxes.Box | None
     options: Counting
     size: int
     chunks: int  # inner chunks if sharded
@@ -370,9 +360,9 @@ class ReadTile:
         return StatsReport({found.path: found})
 
 
-def chunks_in(array: BoundArray, box: Box) -> int:
+def chunks_in(array: BoundArray, box: boxes.Box) -> int:
     """Return the number of chunks in a box of whole chunks; inner chunks if sharded."""
-    pairs = zip(chunk_axes(array), box, strict=True)
+    pairs = zip(boxes.chunk_axes(array), box, strict=True)
     return math.prod(Cuts(axis, 1, side.start, side.stop).chunks for axis, side in pairs)
 
 
@@ -391,7 +381,7 @@ class Stats(StatsOptions, Job[StatsReport]):
         options = Counting(self.bins, self.range, self.skip_fill)
         store, path = resolve_store_path(self.source, self.path, "r", self.storage_options)
         start, node = find_node(store, path, use_consolidated=None)
-        nbytes = min(TILE_BYTES, memory_of(self.memory, tasks_at_once) // COPIES)
+        nbytes = min(boxes.TILE_BYTES, memory_of(self.memory, tasks_at_once) // COPIES)
         outcome = StatsReport()
         work: list[tuple[BoundArray, Boxes]] = []
         for location, model in walk_nodes(start, node):
@@ -400,16 +390,16 @@ class Stats(StatsOptions, Job[StatsReport]):
             elif isinstance(model, ArrayModel):
                 try:
                     array = bound_array(Array.at(location, model))
-                    work.append((array, tiling(array, nbytes)))
+                    work.append((array, boxes.tiling(array, nbytes)))
                     found = ArrayStats.of(array, options)
                 except OmnizarrError as e:
                     outcome.errors[paths.show(location.path)] = str(e)
                     continue
                 outcome.arrays[found.path] = found
-        sizes = [cut.largest * item_bytes(array.dtype) for array, cut in work]
+        sizes = [cut.largest * boxes.item_bytes(array.dtype) for array, cut in work]
         names = [paths.show(array.path) for array, _ in work]
         models = tuple(repr(array.model.with_(attributes={})) for array, _ in work)
-        total = sum(math.prod(a.model.shape) * item_bytes(a.dtype) for a, _ in work)
+        total = sum(math.prod(a.model.shape) * boxes.item_bytes(a.dtype) for a, _ in work)
         count = sum(cut.count + 1 for _, cut in work)
         lines = [
             f"{name}: {cut.count} tiles of {size} bytes"
@@ -427,14 +417,14 @@ class Stats(StatsOptions, Job[StatsReport]):
 
 def _tasks(work: list[tuple[BoundArray, Boxes]], options: Counting) -> Iterator[Task[StatsReport]]:
     for array, cut in work:
-        item = item_bytes(array.dtype)
+        item = boxes.item_bytes(array.dtype)
         size, chunks = math.prod(array.model.shape), math.prod(chunk_counts(array))
-        listed = stored_numbers(array) if cut.axes == array.grid.axes else None
-        for box in tiles(cut, listed):
+        listed = boxes.stored_numbers(array) if cut.axes == array.grid.axes else None
+        for box in boxes.tiles(cut, listed):
             inside, count = chunks_in(array, box), boxes.box_size(box)
             size, chunks = size - count, chunks - inside
             task = ReadTile(array, box, options, count, inside)
-            id = task_id(array.path, corners(box))
+            id = task_id(array.path, boxes.corners(box))
             yield Task(id, task, count * item, paths.show(array.path))
         if chunks:
             # The id is the array's, so that a resumed job counts them once.
