@@ -25,7 +25,6 @@ from omnizarr.hierarchy.chunk_shapes import (
     TARGET_BYTES,
     chunk_grid,
     guess_chunks,
-    halve,
     item_bytes,
     shard_options,
     shard_shape,

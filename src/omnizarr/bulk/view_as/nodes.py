@@ -336,14 +336,8 @@ class Nodes:
         if self.goal.names_in_attributes and names is not None and None in names:
             source = source.reshaped(node.with_(dimension_names=None))  # it has all or none
         # Few readers know the checksums of version 2, but its own are left as they are.
-        options = Options(
-            separator=None if same else "/",
-            checksum=same,
-            same_format=same,
-            codecs="portable",
-            well_known=not same,
-            makes_chunks=True,
-        )
+        separator = None if same else "/"
+        options = Options(separator=separator, checksum=same, same_format=same, for_view=True)
         if not same:
             source = unpacked(source)
         adapted = adapt_array(source, self.goal, options)
