@@ -1,5 +1,5 @@
-/* Blocks of an array, each reduced to one element: its mean, its maximum or its mode. Layers:
- * module.c calls reductions.c. */
+/* Blocks of an array, each reduced to one element: its mean, its maximum or its mode; and weighted
+ * sums along an axis. Layers: module.c calls reductions.c and weighted_sums.c. */
 #ifndef OZ_BLOCKS_H
 #define OZ_BLOCKS_H
 
@@ -24,5 +24,8 @@ typedef void oz_reduction(const oz_blocks *, const char *in, char *out, ptrdiff_
 
 /* Return the function for a type ('u', 'i' or 'f', and a size in bytes); NULL: there is none. */
 oz_reduction *oz_find_reduction(int method, char kind, ptrdiff_t size, ptrdiff_t count);
+
+/* weighted_sums(values, weights, out, axis, step) -> None */
+PyObject *oz_weighted_sums(PyObject *module, PyObject *args);
 
 #endif

@@ -148,6 +148,8 @@ static PyObject *reduce(PyObject *Py_UNUSED(module), PyObject *args) {
 static PyMethodDef functions[] = {
     {"reduce", reduce, METH_VARARGS,
      "Fill a result from whole blocks of a source; False where the types are not supported."},
+    {"weighted_sums", oz_weighted_sums, METH_VARARGS,
+     "Fill a result with weighted sums along an axis, one every `step` elements."},
     {NULL, NULL, 0, NULL},
 };
 

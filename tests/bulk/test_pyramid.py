@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -80,15 +80,40 @@ def test_every_method_agrees_with_the_plain_one(method: str, case: tuple[Values,
     np.testing.assert_array_equal(found, expected)
 
 
+@given(case=cases("u1 u2 i2 f4"))
+def test_a_gaussian_agrees_with_weights_written_out(case: tuple[Values, Any]) -> None:
+    values, factors = case
+    out = values.astype(np.float64)
+    for axis, f in enumerate(factors):
+        if f == 1:
+            continue
+        n = out.shape[axis]
+        weights = np.array(
+            [np.exp(-0.5 * ((k - (3 * f - 1) / 2) / (f / 3)) ** 2) for k in range(3 * f)]
+        )
+        weights /= weights.sum()
+        rows = []
+        for i in range(-(-n // f)):
+            places = np.clip(np.arange(i * f - f, i * f + 2 * f), 0, n - 1)
+            rows.append(np.tensordot(weights, np.take(out, places, axis), (0, axis)))
+        out = np.stack(rows, axis)
+    found = downsample(values, factors, "gaussian")
+    assert found.dtype == values.dtype
+    assert found.shape == out.shape
+    tolerance = 1e-3 if values.dtype.kind == "f" else 0.51
+    np.testing.assert_allclose(found.astype(float), out, rtol=1e-5, atol=tolerance)
+
+
 def test_the_mean_of_the_largest_numbers_does_not_overflow() -> None:
     for dtype in ("u1", "u2", "u4", "u8", "i8"):
         top = np.iinfo(dtype).max
         values = np.full((4, 4, 4), top, dtype)
         assert (downsample(values, (2, 2, 2), "mean") == top).all()
+        assert (downsample(values, (2, 2, 2), "gaussian").astype(float) >= top * 0.999).all()
 
 
 def test_an_unknown_method_names_the_known_ones() -> None:
-    with pytest.raises(oz.InvalidArgument, match="known: mean, mode, nearest, max"):
+    with pytest.raises(oz.InvalidArgument, match="known: mean, mode, nearest, max, gaussian"):
         downsample(np.zeros((2, 2)), (2, 2), "median")
 
 
@@ -110,12 +135,13 @@ def layouts(draw: st.DrawFn) -> tuple[Values, tuple[int, ...]]:
 
 
 @pytest.mark.skipif(not compiled(), reason=COMPILER)
-@pytest.mark.parametrize("method", ["mean", "max", "mode"])
+@pytest.mark.parametrize("method", ["mean", "max", "mode", "gaussian"])
 @given(case=layouts())
 def test_the_compiled_form_agrees_with_numpy_to_the_last_bit(
     method: str, case: tuple[Values, tuple[int, ...]]
 ) -> None:
     values, factors = case
+    assume(method != "gaussian" or values.dtype.kind != "c")  # complex numbers have none
     with np.errstate(all="ignore"):
         found = downsample(values, factors, method)
         with pytest.MonkeyPatch.context() as patch:
@@ -151,6 +177,10 @@ def test_the_compiled_code_refuses_invalid_and_leaves_unsupported_input() -> Non
     for method in (-1, 3):
         with pytest.raises(ValueError, match="do not fit"):
             reduce(method, values, out, (2, 2))
+    wide, weights = np.zeros((4, 4)), np.ones(2)
+    for target, axis, step in ((wide[:3], 0, 2), (wide[:2], 1, 2), (wide, 2, 1), (wide[:2], 0, 0)):
+        with pytest.raises(ValueError, match="do not fit"):
+            module._blocks.weighted_sums(wide, weights, target.copy(), axis, step)
     read_only = out.copy()
     read_only.flags.writeable = False
     unaligned = np.zeros(33, "u1")[1:].view("u2").reshape(4, 4)

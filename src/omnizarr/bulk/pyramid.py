@@ -46,9 +46,14 @@ LevelPacking: TypeAlias = Any
 
 
 def check_packing(method: str, packing: LevelPacking | None) -> LevelPacking | None:
-    """Return the packing if a method depends on it, else None."""
+    """Return the packing if a method depends on it, else None; raise if it cannot handle it."""
     if packing is None or not (packing.leaves_out or packing.signed is not None):
         return None
+    if method == "gaussian":
+        raise InvalidArgument(
+            "method 'gaussian' would mix the numbers for missing values with valid values; use"
+            " 'mean', 'max', 'mode' or 'nearest'"
+        )
     return packing if method in ("mean", "max") else None
 
 
@@ -59,15 +64,19 @@ def downsample(
     out: Values | None = None,
     packing: LevelPacking | None = None,
 ) -> Values:
-    """Return `values` downsampled, in `out` if given."""
+    """Return `values` downsampled, in `out` if given; `gaussian` repeats the border elements."""
     packing = check_packing(method, packing)
     factors = tuple(factors)
-    if method not in METHODS:
-        raise InvalidArgument(f"unknown method {method!r}; {known_names(method, METHODS)}")
+    if method not in NAMES:
+        raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
     if out is None:
         shape = [-(-n // f) for n, f in zip(values.shape, factors, strict=True)]
         out = np.empty(shape, values.dtype)
-    if packing is None:
+    if method == "gaussian":
+        reach = gaussian_reach(factors)
+        padding = [(r, r + -n % f) for r, n, f in zip(reach, values.shape, factors, strict=True)]
+        out[...] = gaussian(np.pad(values, padding, mode="edge"), factors)
+    elif packing is None:
         _by_blocks(values, factors, method, out)
     elif values.size:
         _of_present(values, factors, method, out, packing)
@@ -210,13 +219,59 @@ def _longest_run(ranked: Values) -> Values:
     return best
 
 
+def gaussian_reach(factors: Sequence[int]) -> tuple[int, ...]:
+    """Return the number of elements beyond a block that `gaussian` needs along each axis."""
+    return tuple(f if f > 1 else 0 for f in factors)
+
+
+def gaussian(values: Values, factors: Factors) -> Values:
+    """Downsample with a Gaussian whose standard deviation is a third of the factor.
+
+    `values` consists of whole blocks, with `gaussian_reach` more elements on either side.
+    """
+    dtype = values.dtype
+    if dtype.kind not in "iubf":
+        raise InvalidArgument(f"a gaussian of {dtype} is not defined; use method='nearest'")
+    out: Values = values.astype(np.float64 if dtype.itemsize > 2 else np.float32, order="C")
+    for axis, f in enumerate(factors):
+        if f == 1:
+            continue
+        distances = np.arange(3 * f) - (3 * f - 1) / 2
+        weights = np.exp(-0.5 * (distances / (f / 3)) ** 2)
+        out = _weighed(out, (weights / weights.sum()).astype(out.dtype), axis, f)
+    if dtype.kind == "f":
+        return out.astype(dtype)
+    if dtype.kind == "b":
+        return np.greater_equal(out, 0.5)
+    bounds = np.iinfo(dtype)
+    rounded = np.floor(np.add(out, 0.5, out=out))
+    # The largest 64-bit integers are not representable as floats; the difference is below rounding.
+    highest = np.nextafter(float(bounds.max) + 1, 0, dtype=out.dtype)
+    return np.asarray(np.clip(rounded, float(bounds.min), highest).astype(dtype))
+
+
+def _weighed(values: Values, weights: Values, axis: int, f: int) -> Values:
+    """Return weighted sums of neighbours along an axis, with a stride of `f`."""
+    count = (values.shape[axis] - len(weights)) // f + 1
+    if _COMPILED and values.size:
+        out = np.empty((*values.shape[:axis], count, *values.shape[axis + 1 :]), values.dtype)
+        _blocks.weighted_sums(values, weights, out, axis, f)
+        return out
+    at = (slice(None),) * axis
+    parts = (values[(*at, slice(i, i + (count - 1) * f + 1, f))] * w for i, w in enumerate(weights))
+    total: Values = next(parts)
+    for part in parts:
+        total += part
+    return total
+
+
 METHODS: dict[str, Callable[[Values, Factors], Values]] = {
     "mean": _mean,
     "mode": _mode,
     "nearest": _nearest,
     "max": partial(_fold, combine=np.maximum),
 }
-NAMES = tuple(METHODS)
+NAMES = (*METHODS, "gaussian")
 _COMPILED: dict[str, int] = (
     {} if _blocks is None else {"mean": _blocks.MEAN, "max": _blocks.MAX, "mode": _blocks.MODE}
 )
@@ -247,16 +302,24 @@ def _in_threads(
     out: Values,
     packing: LevelPacking | None = None,
 ) -> None:
-    """Downsample `values` into `out`, in as many threads as reads and writes may use."""
+    """Downsample `values` into `out`, in as many threads as reads and writes may use.
+
+    For `gaussian`, `values` includes the elements beyond the border.
+    """
     axis = out.shape.index(max(out.shape))
     parts = min(config.get().threads, max(1, values.nbytes // 2**20), out.shape[axis])
     ends = [out.shape[axis] * i // parts for i in range(parts + 1)]
     at, f = (slice(None),) * axis, factors[axis]
+    border = 2 * gaussian_reach(factors)[axis] if method == "gaussian" else 0
 
     def one(ends: tuple[int, int]) -> None:
         start, stop = ends
-        part = values[(*at, slice(start * f, stop * f))]
-        downsample(part, factors, method, out[(*at, slice(start, stop))], packing)
+        part = values[(*at, slice(start * f, stop * f + border))]
+        to = out[(*at, slice(start, stop))]
+        if method == "gaussian":
+            to[...] = gaussian(part, factors)
+        else:
+            downsample(part, factors, method, to, packing)
 
     for_each(itertools.pairwise(ends), parts, one, values.nbytes)
 
@@ -273,11 +336,13 @@ def fill_levels(
 
     The blocks of a Dask array are computed once; anything else with a shape is read in boxes.
     """
+    if steps:
+        check_packing(method, packing)
     finest, levels = arrays[0], [*zip(arrays, arrays[1:], steps, strict=False)]
     boxes = [*_blocks_of(source)]
     with finest.writer() as writer:
         parts: list[Callable[[], object]]
-        if levels and not boxes:
+        if levels and not boxes and method != "gaussian":  # which reads beyond its box
             _, second, factors = levels.pop(0)
             tasks = level_tasks(source, second, factors, method, MEMORY, packing, writer)
             parts = [task.work for task in tasks]
@@ -318,14 +383,23 @@ class ReduceBox:
     copy: Any = None
 
     def __call__(self) -> Filled:
-        sides = zip(self.box, self.factors, self.source.shape, strict=True)
-        inner = tuple(slice(start * f, min(stop * f, n)) for (start, stop), f, n in sides)
-        values = as_plain(self.source[inner])
+        gaussian_border = gaussian_reach(self.factors) if self.method == "gaussian" else None
+        inner, padding = [], []
+        reach = gaussian_border or (0,) * len(self.factors)
+        for (start, stop), f, r, n in zip(
+            self.box, self.factors, reach, self.source.shape, strict=True
+        ):
+            low, high = start * f - r, stop * f + r
+            inner.append(slice(max(0, low), min(high, n)))
+            padding.append((max(0, -low), max(0, high - n)))
+        values = as_plain(self.source[tuple(inner)])
         read = values.nbytes
         if self.copy is not None:
-            self.copy[inner] = values
+            self.copy[tuple(inner)] = values
             values = values.astype(self.target.dtype, copy=False)
         out = empty(tuple(stop - start for start, stop in self.box), self.target.dtype)
+        if gaussian_border is not None:
+            values = np.pad(values, padding, mode="edge")
         _in_threads(values, self.factors, self.method, out, self.packing)
         self.target[tuple(slice(*side) for side in self.box)] = out
         return Filled(bytes_read=read)

@@ -341,6 +341,7 @@ def test_levels_outside_the_group_are_refused() -> None:
         ({"method": "median"}, "method"),
         ({"convention": "cog"}, "convention"),
         ({"bounds": BOUNDS, "transform": [1, 0, 0, 0, 1, 0]}, "mutually exclusive"),
+        ({"attributes": {"_FillValue": -1}, "method": "gaussian"}, "missing values"),
         ({"dimension_names": [None, "x"]}, "rows and columns"),
         ({"dimension_names": ["x"]}, "rows and columns"),
         ({"crs": "nowhere"}, "coordinate reference system"),

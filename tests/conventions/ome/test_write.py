@@ -65,7 +65,8 @@ def test_levels_agree_with_numpy(
             store, source, factors=factors, method=method, chunks=chunks, **options
         )
     check_levels(image, values, method)
-    assert (source.counts == 1).all()
+    if method != "gaussian":
+        assert (source.counts == 1).all()
     stored = Counter(key for key in store.sets if not key.endswith("zarr.json"))
     assert set(stored.values()) <= {1}
 

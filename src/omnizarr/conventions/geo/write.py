@@ -12,6 +12,7 @@ from omnizarr import Array, Group, View, config
 from omnizarr.bulk.pyramid import (
     NAMES,
     Progress,
+    check_packing,
     fill_levels,
     level_chunks,
     level_shapes,
@@ -98,7 +99,7 @@ def write(
         levels: The number of levels, including full resolution; by default, levels are added until
             both sides are at most 256 long.
         factor: The downsampling factor from each level to the next.
-        method: ``"mean"``, ``"mode"``, ``"nearest"`` or ``"max"``.
+        method: ``"mean"``, ``"mode"``, ``"nearest"``, ``"max"`` or ``"gaussian"``.
         convention: ``"multiscales"``: a list of `datasets`; ``"geozarr"``: a `layout` with
             `spatial:transform` for every level.
         way: The way to state the system, as in `write_crs`.
@@ -126,6 +127,7 @@ def write(
     attributes = {**described_values(source)[0], **(options.get("attributes") or {})}
     options["attributes"] = attributes
     packing = Packing.of(np.dtype(source.dtype), attributes)
+    check_packing(method, packing)
     affine = _transform(transform, bounds, source.shape[-2:])
     if isinstance(source, (Array, View)):
         affine = affine or _own_transform(source)
@@ -335,7 +337,7 @@ def _layout(
             entry["derived_from"] = layout[-1]["asset"]
         entry["transform"] = {"scale": [scale, scale], "translation": [0.0, 0.0]}
         layout.append(entry if where is None else entry | _place(array, where))
-    resampling = {"mean": "average"}.get(method, method)
+    resampling = {"mean": "average", "gaussian": "gauss"}.get(method, method)
     found: dict[str, Any] = {"multiscales": {"layout": layout, "resampling_method": resampling}}
     used = [MULTISCALES]
     _, finest, affine = levels[0]

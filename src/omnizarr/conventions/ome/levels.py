@@ -12,7 +12,7 @@ import numpy as np
 
 from omnizarr import Array
 from omnizarr import __version__ as VERSION
-from omnizarr.bulk.pyramid import NAMES, Values, level_chunks, level_shapes
+from omnizarr.bulk.pyramid import NAMES, Values, check_packing, level_chunks, level_shapes
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values
 from omnizarr.conventions.ome.image import Image
@@ -440,7 +440,8 @@ def plan_levels(
     (multiscale,) = metadata.multiscales
     stated = described_values(source, zero_is_missing=False)[0]
     stated |= options.get("attributes") or {}
-    Packing.of(dtype, stated)  # raise before anything is stored
+    if len(multiscale.datasets) > 1:
+        check_packing(multiscale.type or "mean", Packing.of(dtype, stated))
     level: Any = {**_with_separator(options, location.format, version), "attributes": stated}
     if version.name == NEWEST:
         level["dimension_names"] = [a.name for a in multiscale.axes]

@@ -20,6 +20,7 @@ from omnizarr.bulk.options import RunOptions, WriteOptions, option, takes, told
 from omnizarr.bulk.output import HierarchyOutput, SeveralNodes
 from omnizarr.bulk.pyramid import (
     NAMES,
+    check_packing,
     level_chunks,
     level_shapes,
     level_task_count,
@@ -325,7 +326,8 @@ class MoreLevels:
         taken = {dataset.path for dataset in image.multiscale.datasets}
         free = (str(n) for n in count(len(image.levels)) if str(n) not in taken)
         names = [*islice(free, len(steps))]
-        stated, _ = described_values(last, zero_is_missing=False)
+        stated, packing = described_values(last, zero_is_missing=False)
+        check_packing(method, packing)
         models: dict[str, ArrayModel] = {}
         for name, shape in zip(names, level_shapes(last.shape, steps)[1:], strict=True):
             options: Any = options_like(last, {"attributes": stated, **level_chunks(last, shape)})

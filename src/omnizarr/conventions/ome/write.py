@@ -104,7 +104,7 @@ def write(
             until the image is small, the finest axes first.
         factors: The downsampling factor from each level to the next: a number for the spatial axes,
             one for each axis or by name, or a list of those for every step.
-        method: ``"mean"``, ``"mode"``, ``"nearest"`` or ``"max"``.
+        method: ``"mean"``, ``"mode"``, ``"nearest"``, ``"max"`` or ``"gaussian"``.
         names: The paths of the levels; by default ``"0"``, ``"1"``, …
         name: The name of the image.
         channels: The channels as labels or `Channel` objects. The default display window of a
