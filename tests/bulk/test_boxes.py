@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.bulk.boxes import chunk_axes, item_bytes, joined, stored_axes
+from omnizarr.bulk.boxes import chunk_axes, item_bytes, stored_axes
 from omnizarr.extension import RegularAxis
 
 
@@ -24,11 +24,6 @@ def test_axes_are_those_of_shards_or_of_chunks(
     array = oz.create_array({}, shape=10, dtype="u1", **options)  # type: ignore[arg-type]
     assert stored_axes(array) == (RegularAxis(10, stored),)
     assert chunk_axes(array) == (RegularAxis(10, chunks),)
-
-
-def test_chunks_are_joined_to_few_boxes() -> None:
-    rows = [(0, 0), (0, 1), (1, 0), (1, 1), (3, 1)]
-    assert joined(rows) == [(range(2), range(2)), (range(3, 4), range(1, 2))]
 
 
 def test_text_counts_as_a_guess() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.bulk import verify as verifying
-from omnizarr.bulk.checks.findings import KINDS, VerifyReport
+from omnizarr.bulk.checks import KINDS, VerifyReport
 from omnizarr.cli.check import verify
 from omnizarr.cli.terminal import FAILED
 from omnizarr.publish.stage import JOURNAL, MARKER, Kind, Mark

@@ -103,9 +103,7 @@ class Options:
     separator: str | None = None  # of the chunk keys, by default that of the source
     checksum: bool = False  # keep checksums also where few readers support them
     same_format: bool = False  # unknown fields of the metadata are kept
-    codecs: str | None = None  # the codecs of re-encoded chunks, by default those of new arrays
-    well_known: bool = False  # re-encode what has codecs that few readers of the format know
-    makes_chunks: bool = False  # missing chunks can be made when they are read
+    for_view: bool = False  # only codecs that most readers know; missing chunks can be made
 
 
 def adapt_nodes(
@@ -184,18 +182,19 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
             codecs, left_out = without_checksums(kept.codecs)
             changed = _changed(kept.codecs, codecs)
             kept = kept.with_(codecs=codecs) if left_out else kept
-        if options.well_known and not goal.codecs_by_id and is_readable(source):
+        known_only = options.for_view and not (options.same_format or goal.codecs_by_id)
+        if known_only and is_readable(source):
             for codec in kept.codecs:
                 if codec.name.startswith(PREFIX):
                     raise CannotExpress(f"few readers of zarr {goal.name} know {codec.name!r}")
     except CannotExpress as e:
         reason = str(e)
         check_readable(source)
-        kept = _reencoded(source, _with_fill_value(model, source, goal), goal, options.codecs)
+        kept = _reencoded(source, _with_fill_value(model, source, goal), goal, options.for_view)
     fills, note = False, None
     if not options.same_format:
         kept, fills, note = _with_missing_marks(kept, source, goal, options)
-    if fills and reason is None and not options.makes_chunks:
+    if fills and reason is None and not options.for_view:
         reason = f"missing chunks have the value {source.fill[()]!r}, which is not to be missing"
     if options.in_place:
         same = kept.chunk_key_encoding == model.chunk_key_encoding
@@ -342,7 +341,7 @@ def _marked_by_fill_value(
     else:
         fill = FillValue(None, goal.dialect)
     marked = model.with_(attributes=attributes, fill_value=fill)
-    if fill == model.fill_value or not (options.makes_chunks or _lacks_chunks(source)):
+    if fill == model.fill_value or not (options.for_view or _lacks_chunks(source)):
         return marked, False, None
     if (own is None and options.in_place) or not is_readable(source):
         why = "are not stored" if options.in_place else "cannot be made: their codecs are not known"
@@ -357,9 +356,7 @@ def _lacks_chunks(array: BoundArray) -> bool:
     return sum(1 for _ in stored_keys(array)) < math.prod(array.grid.shape)
 
 
-def _reencoded(
-    source: BoundArray, model: ArrayModel, goal: Format, choice: str | None
-) -> ArrayModel:
+def _reencoded(source: BoundArray, model: ArrayModel, goal: Format, for_view: bool) -> ArrayModel:
     """Return a model that the other format can express, with its default codecs."""
     inner = inner_chunk_shape(model)
     if inner is not None:
@@ -369,7 +366,7 @@ def _reencoded(
     data_type = model.data_type
     if not source.data_type.variable:
         data_type = data_types.describe(source.dtype.newbyteorder("<"))
-    codecs = goal.default_codecs(itemsize, variable, choice) if choice else None
+    codecs = goal.default_codecs(itemsize, variable, "portable") if for_view else None
     codecs = codecs or default_codecs(goal, itemsize, variable)
     model = model.with_(data_type=data_type, codecs=codecs, storage_transformers=())
     if data_type.name == "struct" and not source.data_type.variable:

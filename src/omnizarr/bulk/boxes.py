@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from array import array as packed
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -45,6 +43,9 @@ def item_bytes(dtype: Any) -> int:
     return TEXT_BYTES if found.hasobject or found.kind == "T" else max(1, found.itemsize)
 
 
+box_size = boxes.box_size  # the number of elements
+
+
 def show_box(name: str, box: Box) -> str:
     """Return a box of an array as text for messages, as in ``/a[0:4, 2:9]``."""
     return f"{name}[{', '.join(f'{side.start}:{side.stop}' for side in box)}]" if box else name
@@ -78,20 +79,6 @@ def _regular(array: BoundArray, chunks: tuple[int, ...] | None) -> tuple[GridAxi
 # Tiles: boxes that depend on the metadata only, so that an interrupted job finds them again
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """One box of an array, and the boxes in it that may have stored chunks."""
-
-    box: Box
-    stored: tuple[Box, ...]
-    known: bool = True  # which chunks are stored; else all in the boxes may be
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return boxes.box_size(self.box)
-
-
 def tiling(array: BoundArray, nbytes: int = TILE_BYTES) -> boxes.Boxes:
     """Return the tiles of an array, of whole shards unless one of them is larger than a tile."""
     items = max(1, nbytes // item_bytes(array.dtype))
@@ -123,40 +110,13 @@ def stored_numbers(*arrays: BoundArray) -> npt.NDArray[np.int64] | None:
     return np.unique(np.array(found, np.int64))
 
 
-def tiles(tiling: boxes.Boxes, chunks: npt.NDArray[np.int64] | None) -> Iterator[Tile]:
+def tiles(tiling: boxes.Boxes, chunks: npt.NDArray[np.int64] | None) -> Iterator[Box]:
     """Yield the tiles that have some of these chunks, by number in the grid; None for all tiles."""
     if chunks is None:
-        yield from (Tile(box, (box,), known=False) for box in tiling)
+        yield from tiling
         return
     coords = np.stack(np.unravel_index(chunks, tuple(a.count for a in tiling.axes)))
     steps = np.array([cuts.step for cuts in tiling.cuts])[:, None]
-    owner = np.ravel_multi_index(tuple(coords // steps), tiling.counts)
-    order = np.argsort(owner, kind="stable")
-    owner, coords = owner[order], coords[:, order]
-    starts = [0, *(np.flatnonzero(np.diff(owner)) + 1).tolist(), len(owner)]
-    for begin, end in itertools.pairwise(starts):
-        if begin == end:
-            continue
-        number = tuple(map(int, np.unravel_index(owner[begin], tiling.counts)))
-        box = tiling.at(number)
-        if end - begin == math.prod(map(len, tiling.chunks_in(number))):
-            yield Tile(box, (box,))
-        else:
-            rows = [*map(tuple, coords[:, begin:end].T.tolist())]
-            yield Tile(box, tuple(boxes.box_of(tiling.axes, some) for some in joined(rows)))
-
-
-def joined(chunks: Sequence[tuple[int, ...]]) -> list[tuple[range, ...]]:
-    """Join sorted chunks into boxes: along the last axis, then along each axis before it."""
-    found = [tuple(range(n, n + 1) for n in coords) for coords in chunks]
-    rank = len(found[0]) if found else 0
-    for axis in reversed(range(rank)):
-        lines: dict[tuple[range, ...], list[range]] = {}
-        for box in found:
-            runs = lines.setdefault((*box[:axis], *box[axis + 1 :]), [])
-            if runs and runs[-1].stop == box[axis].start:
-                runs[-1] = range(runs[-1].start, box[axis].stop)
-            else:
-                runs.append(box[axis])
-        found = [(*rest[:axis], run, *rest[axis:]) for rest, runs in lines.items() for run in runs]
-    return found
+    owners = np.unique(np.ravel_multi_index(tuple(coords // steps), tiling.counts))
+    for owner in owners:
+        yield tiling.at(tuple(map(int, np.unravel_index(owner, tiling.counts))))

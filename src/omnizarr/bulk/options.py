@@ -309,9 +309,6 @@ class StatsOptions(MemoryOptions):
     bins: int | None = option(None, "The number of bins of a histogram within `range`.")
     range: tuple[float, float] | None = option(None, "The lower and upper end of the histogram.")
     skip_fill: bool = option(False, "Leave out elements that equal the fill value.")
-    valid_range: tuple[float, float] | None = option(
-        None, "The least and greatest value; others are left out."
-    )
 
 
 @dataclass

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,8 +19,17 @@ from operator import lt
 from typing import get_args
 
 from omnizarr import registry, validate
-from omnizarr.bulk.checks.chunks import BATCH_BYTES, SLAB_BYTES, CheckChunks, inner_ranges
-from omnizarr.bulk.checks.findings import Coords, Finding, Kind, Level, VerifyReport
+from omnizarr.bulk.checks import (
+    BATCH_BYTES,
+    SLAB_BYTES,
+    CheckChunks,
+    Coords,
+    Finding,
+    Kind,
+    Level,
+    VerifyReport,
+    inner_ranges,
+)
 from omnizarr.bulk.job import Job, Phase, Plan, launch
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth, Missing, VerifyArguments, VerifyOptions, takes
@@ -31,7 +39,6 @@ from omnizarr.extension import (
     FOLDER,
     JOURNAL,
     MARKER,
-    PARTIAL,
     ArrayModel,
     BoundArray,
     CheckedNode,
@@ -45,7 +52,6 @@ from omnizarr.extension import (
     chunk_counts,
     consolidated,
     counted,
-    file_locks,
     find_node,
     interrupted,
     is_ours,
@@ -53,7 +59,6 @@ from omnizarr.extension import (
     marker,
     missing_chunk_keys,
     paths,
-    replaced,
     resolve_store_path,
     stores,
     traits,
@@ -65,6 +70,12 @@ from omnizarr.extension import (
 CONVENTIONS = ("ome", "cf", "geo")
 for _name in CONVENTIONS:
     registry.register("integration", f"check-{_name}", f"omnizarr.conventions.validate:{_name}")
+
+VERBS: dict[Depth, str] = {
+    "present": "compare sizes and read the indexes of shards",
+    "checksums": "read every chunk and compare its checksum",
+    "decode": "read and decode every chunk",
+}
 
 
 @dataclass
@@ -99,10 +110,12 @@ class Verify(VerifyOptions, Job[VerifyReport]):
         hierarchy.read()
         hierarchy.report_leftovers()
         options = self.depth, self.missing, self.conventions, self.sample or 1
-        digest = key_digest("verify", unique_key(where), path, hierarchy.digest, *options)
+        digest = key_digest(
+            "verify", unique_key(where), path, hierarchy.digest.hexdigest(), *options
+        )
         level: Level = "error" if self.missing == "error" else "warning"
         missing = None if self.missing == "count" else level
-        listing = KeyListing(hierarchy, self.depth, missing, self.sample)
+        listing = partial(KeyListing, hierarchy, self.depth, missing, self.sample)
         arrays = hierarchy.arrays.values()
         size = sum(math.prod(each.grid.shape) * chunk_bytes(each) for each in arrays)
         phases = [Phase("check chunks", partial(self._tasks, listing), size=size)]
@@ -111,12 +124,16 @@ class Verify(VerifyOptions, Job[VerifyReport]):
             digest,
             phases,
             report,
-            decisions=self._decisions(hierarchy),
+            decisions=[
+                f"{counted(report.arrays, 'array')} with up to {counted(report.absent, 'chunk')}:"
+                f" {VERBS[self.depth]}"
+            ],
             memory=tasks_at_once * max(map(_task_memory, arrays), default=0),
         )
 
-    def _tasks(self, listing: KeyListing) -> Iterator[Task[VerifyReport]]:
+    def _tasks(self, new_listing: Callable[[], KeyListing]) -> Iterator[Task[VerifyReport]]:
         """Yield all tasks, then a last task that reports their number."""
+        listing = new_listing()
         start, number = (listing.start.store, listing.start.path), 0
         conventions = (
             Task(task_id(name), partial(check_convention, *start, name, self.depth), 0, name)
@@ -127,20 +144,6 @@ class Verify(VerifyOptions, Job[VerifyReport]):
             yield task
         count = VerifyReport(self.depth, tasks=1, tasks_total=number + 1)
         yield Task(task_id("end", number), partial(copy, count))
-
-    def _decisions(self, hierarchy: Hierarchy) -> list[str]:
-        verb = {
-            "present": "compare sizes and read the indexes of shards",
-            "checksums": "read every chunk and compare its checksum",
-            "decode": "read and decode every chunk",
-        }[self.depth]
-        lines = [
-            f"{counted(hierarchy.report.arrays, 'array')} with up to"
-            f" {counted(hierarchy.report.absent, 'chunk')}: {verb}"
-        ]
-        if self.sample is not None:
-            lines.append(f"a sample of {self.sample:g} of the stored values, chosen by their keys")
-        return lines
 
 
 @takes(VerifyArguments)
@@ -230,12 +233,7 @@ class Hierarchy:
         self.metadata_keys: set[str] = set(start.format.root_documents())
         # A conversion in place leaves the metadata of the old format beside the new.
         self.formats = formats_at(start)
-        self._digest = blake2b(digest_size=20)
-
-    @property
-    def digest(self) -> str:
-        """A digest of all arrays."""
-        return self._digest.hexdigest()
+        self.digest = blake2b(digest_size=20)  # of all arrays
 
     def read(self) -> None:
         """Check the metadata of all nodes, and bind the arrays."""
@@ -275,7 +273,7 @@ class Hierarchy:
             self.report.add(Finding.of(problem, location.path, kind))
         if own and isinstance(node, ArrayModel):
             self.report.arrays += 1
-            self._digest.update(f"{location.path}\0{node!r}\0".encode("utf-8", "surrogatepass"))
+            self.digest.update(f"{location.path}\0{node!r}\0".encode("utf-8", "surrogatepass"))
             self._bind(location, node, unknown or any(p.level == "error" for p in checked.problems))
         elif own and isinstance(node, GroupModel):
             self.report.groups += 1
@@ -349,9 +347,6 @@ class KeyListing:
         self.start = hierarchy.start
         self.missing = missing  # the level of missing chunks, None if they are only counted
         self.sample = 1.0 if sample is None else sample
-        self._reset()
-
-    def _reset(self) -> None:
         self._array: BoundArray | None = None  # of the batch
         self._batch: list[tuple[str, Coords, int | None]] = []  # keys, coordinates and sizes
         self._most = 1  # keys in the batch
@@ -362,7 +357,6 @@ class KeyListing:
 
     def tasks(self) -> Iterator[Task[VerifyReport]]:
         """Yield the checks of all stored chunks, and reports of other keys."""
-        self._reset()
         start = self.start
         for prefix in start.format.subtree(start.path)[1]:
             for key, size in _list(start.store, prefix):
@@ -413,10 +407,7 @@ class KeyListing:
             if self.depth != "present" or array.first_pipeline.sharded is not None:
                 self._most = max(1, min(TASK_KEYS, TASK_BYTES // chunk_bytes(array)))
         self._batch.append((key, coords, size))
-        # A batch ends at certain keys, so that after a change only some batches differ.
-        half = self._most // 2
-        count = len(self._batch)
-        if count >= self._most or (count >= half > 0 and zlib.crc32(key.encode()) % half == 0):
+        if len(self._batch) >= self._most:
             yield from self._end_batch()
             self._array = array
 
@@ -448,11 +439,7 @@ class KeyListing:
         if name == MARKER:
             self._report_marker(key)
         elif is_ours(name):
-            what = "a temporary file of this package"
-            if PARTIAL in name:
-                what = "half written: its writer stopped or is still running"
-            elif name.startswith(file_locks.NAME):
-                what = "a lock of a writer that is running or was killed"
+            what = "a temporary file or lock of a writer that is running or was killed"
             self._report(self.start.path, key, f"is {what}; see omnizarr repair", "leftover")
         elif key not in self.hierarchy.metadata_keys and (
             self.hierarchy.unreadable_nodes.isdisjoint(prefixes_of(key))
@@ -466,9 +453,7 @@ class KeyListing:
             message = f"is left of {mark}, which is complete; see omnizarr repair"
             self._report(path, key, message, "leftover")
             return
-        half = mark.keeps_node and replaced(self.start.store, path) is not None
-        state = "or one below may be absent" if half else mark.effect
-        message = f"the node {state}: {mark} was interrupted, or is still writing"
+        message = f"the node {mark.effect}: {mark} was interrupted, or is still writing"
         if mark.keeps_node:
             self._report(path, key, message, "leftover")
         else:

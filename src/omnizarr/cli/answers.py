@@ -71,7 +71,7 @@ from omnizarr.extension import (
 )
 
 if TYPE_CHECKING:
-    from omnizarr.bulk.checks.findings import Finding
+    from omnizarr.bulk.checks import Finding
 
 
 @dataclass(frozen=True)

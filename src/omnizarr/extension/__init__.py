@@ -94,7 +94,6 @@ from omnizarr.publish.publication import (
     interrupted,
     lock_replacement,
     recover_interrupted,
-    replaced,
 )
 from omnizarr.publish.stage import (
     FOLDER,

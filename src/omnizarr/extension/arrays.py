@@ -46,7 +46,6 @@ from omnizarr.hierarchy.options import (
     default_codecs,
     document_options,
     guess_chunks,
-    halve,
     item_bytes,
     key_encoding,
     lengths_of,

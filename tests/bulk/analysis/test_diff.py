@@ -13,6 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import omnizarr as oz
+from omnizarr.bulk import boxes
 from omnizarr.bulk.analysis.diff import DiffReport
 from omnizarr.testing import RecordingStore
 from tests.property.strategies import FORMATS, bits, described, filled, values
@@ -137,7 +138,7 @@ def test_edits_of_a_hierarchy_are_found_exactly(seed: int, tmp_path: Path) -> No
     assert not found.equal
 
 
-def test_chunks_that_are_missing_in_both_are_not_requested() -> None:
+def test_tiles_whose_chunks_are_missing_in_both_are_not_requested() -> None:
     stores = [RecordingStore(oz.storage.MemoryStore()) for _ in range(2)]
     for store in stores:
         array = oz.create_array(
@@ -149,7 +150,7 @@ def test_chunks_that_are_missing_in_both_are_not_requested() -> None:
     assert found.equal
     assert found.values["/"].size == 10**12
     keys = [key for call in stores[0].calls for key in call.keys if key.startswith("c/")]
-    assert len(keys) == 2
+    assert len(keys) <= 2 * boxes.TILE_CHUNKS
 
 
 @pytest.mark.parametrize("chunks", [(7,), (5,)])

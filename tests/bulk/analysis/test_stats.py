@@ -129,7 +129,7 @@ def test_all_arrays_below_a_path_are_read(hierarchy: oz.Group) -> None:
     assert list(oz.stats(str(hierarchy.store), path="a").arrays) == ["/a"]
 
 
-def test_missing_chunks_are_counted_without_a_request() -> None:
+def test_tiles_without_a_stored_chunk_are_counted_without_a_request() -> None:
     store = RecordingStore(oz.storage.MemoryStore())
     array = oz.create_array(
         store, shape=(1_000_000, 1_000_000), chunks=(1000, 1000), dtype="f4", fill_value=2
@@ -138,22 +138,13 @@ def test_missing_chunks_are_counted_without_a_request() -> None:
     store.calls.clear()
     found = oz.stats(store)["/"]
     requests = [key for call in store.calls for key in call.keys if "c/" in key]
-    assert len(requests) == 1
+    assert len(set(requests)) <= 8  # the chunks of one tile
     assert (found.chunks, found.missing_chunks) == (10**6, 10**6 - 1)
     assert (found.size, found.fill) == (10**12, 10**12 - 10**6)
     assert (found.min, found.max) == (2, 4)
     assert math.isclose(found.mean, 2 + 2e-6, rel_tol=1e-15)
     skipped = oz.stats(store, skip_fill=True)["/"]
     assert (skipped.count, skipped.min, skipped.mean, skipped.std) == (10**6, 4, 4, 0)
-
-
-def test_values_outside_the_valid_range_are_left_out() -> None:
-    values = np.array([-np.inf, -999, 0, 1, 2, 50, np.nan, np.inf])
-    found = oz.stats(oz.create_array(data=values, chunks=3, fill_value=-999), valid_range=(0, 2))[
-        "/"
-    ]
-    assert (found.count, found.outside, found.nan) == (3, 4, 1)
-    assert (found.min, found.max, found.mean) == (0, 2, 1)
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "u8", "f4", "f8"])
@@ -202,7 +193,7 @@ def test_the_job_can_be_sent_elsewhere(hierarchy: oz.Group) -> None:
     "options",
     [{"bins": 1}, {"bins": 2.5, "range": (0, 1)}, {"bins": 5}, {"range": (0, 1)},
      {"bins": 5, "range": (1, 0)},
-     {"valid_range": (3, 3)}, {"bins": 5, "range": (0, math.inf)}],
+     {"bins": 5, "range": (0, math.inf)}],
 )  # fmt: skip
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):

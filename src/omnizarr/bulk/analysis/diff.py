@@ -7,24 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array
+from omnizarr.bulk import boxes
 from omnizarr.bulk.adaptation import FILL, missing_mark
-from omnizarr.bulk.boxes import (
-    TILE_BYTES,
-    Box,
-    corners,
-    item_bytes,
-    stored_axes,
-    stored_numbers,
-    tiles,
-    tiling,
-)
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.bulk.options import SHOW, DiffArguments, DiffOptions, takes
@@ -52,7 +45,6 @@ from omnizarr.extension import (
 )
 
 COPIES = 6  # of a tile in memory: encoded and decoded, twice each, and what compares them
-Nodes = dict[str, tuple[Location, Node]]
 Found = tuple[str, Any, Any]  # the place in the metadata, and what both have there
 ABSENT = "(absent)"
 
@@ -383,24 +375,20 @@ class DiffReport(Outcome):
 
 @dataclass(frozen=True)
 class CompareTile:
-    """The differences in some boxes of two arrays; none where chunks are missing in both."""
+    """The differences in a box of two arrays."""
 
     pair: Pair
-    boxes: tuple[Box, ...]
-    size: int
+    box: boxes.Box
     tolerance: Tolerance
     show: int
 
     def __call__(self) -> DiffReport:
-        found = ArrayDifference()
-        for box in self.boxes:
-            x, y = (
-                np.asarray(engine.read(array, axis_plan(array.grid, box)), array.dtype)
-                for array in (self.pair.a, self.pair.b)
-            )
-            origin = tuple(side.start for side in box)
-            found.merge(compare(x, y, origin, self.tolerance, self.show), self.show)
-        found.size = self.size
+        x, y = (
+            np.asarray(engine.read(array, axis_plan(array.grid, self.box)), array.dtype)
+            for array in (self.pair.a, self.pair.b)
+        )
+        origin = tuple(side.start for side in self.box)
+        found = compare(x, y, origin, self.tolerance, self.show)
         return DiffReport(values={self.pair.path: found}, show=self.show)
 
 
@@ -419,15 +407,15 @@ class Pair:
         """Return the plan to compare two arrays."""
 
         def sizes(array: BoundArray) -> tuple[int, int]:
-            chunk = math.prod(int(axis.size(0)) for axis in stored_axes(array) if axis.count)
-            return item_bytes(array.dtype), chunk
+            chunk = math.prod(int(axis.size(0)) for axis in boxes.stored_axes(array) if axis.count)
+            return boxes.item_bytes(array.dtype), chunk
 
         larger = max((a, b), key=sizes)
-        tiles = tiling(larger, nbytes)
+        cut = boxes.tiling(larger, nbytes)
         packed = a.model.storage_transformers or b.model.storage_transformers
         same_grid = a.model.chunk_grid == b.model.chunk_grid and not packed
-        skips = same_grid and tiles.axes == larger.grid.axes and _same_fill(a, b)
-        return cls(path, a, b, tiles, skips)
+        skips = same_grid and cut.axes == larger.grid.axes and _same_fill(a, b)
+        return cls(path, a, b, cut, skips)
 
     @property
     def size(self) -> int:
@@ -462,7 +450,7 @@ class Diff(DiffOptions, Job[DiffReport]):
         a, first = _nodes(self.a, self.path, options[0])
         b, second = _nodes(self.b, other, options[1])
         report = DiffReport(show=self.show)
-        nbytes = min(TILE_BYTES, memory_of(self.memory, tasks_at_once) // COPIES)
+        nbytes = min(boxes.TILE_BYTES, memory_of(self.memory, tasks_at_once) // COPIES)
         pairs: list[Pair] = []
         for path in dict.fromkeys([*first, *second]):
             if path not in second:
@@ -484,7 +472,7 @@ class Diff(DiffOptions, Job[DiffReport]):
                 Phase(
                     "compare",
                     lambda: _tasks(pairs, tolerance, self.show),
-                    size=sum(p.size * item_bytes(p.a.dtype) for p in pairs),
+                    size=sum(p.size * boxes.item_bytes(p.a.dtype) for p in pairs),
                 )
             ],
             report,
@@ -541,15 +529,16 @@ def _nodes(
 def _tasks(pairs: list[Pair], tolerance: Tolerance, show: int) -> Iterator[Task[DiffReport]]:
     for pair in pairs:
         left = pair.size
-        stored = stored_numbers(pair.a, pair.b) if pair.skips_missing else None
-        for each in tiles(pair.tiling, stored):
-            left -= each.size
-            work = CompareTile(pair, each.stored, each.size, tolerance, show)
-            nbytes = each.size * item_bytes(pair.a.dtype)
-            yield Task(task_id(pair.path, corners(each.box)), work, nbytes, pair.path)
-        if left:
-            missing = CompareTile(pair, (), left, tolerance, show)
-            yield Task(task_id(pair.path, "missing"), missing, 0, pair.path)
+        stored = boxes.stored_numbers(pair.a, pair.b) if pair.skips_missing else None
+        for box in boxes.tiles(pair.tiling, stored):
+            size = boxes.box_size(box)
+            left -= size
+            work = CompareTile(pair, box, tolerance, show)
+            nbytes = size * boxes.item_bytes(pair.a.dtype)
+            yield Task(task_id(pair.path, boxes.corners(box)), work, nbytes, pair.path)
+        if left:  # tiles without a chunk in both arrays
+            equal = DiffReport(values={pair.path: ArrayDifference(size=left)}, show=show)
+            yield Task(task_id(pair.path, "missing"), partial(deepcopy, equal), 0, pair.path)
 
 
 @takes(DiffArguments)

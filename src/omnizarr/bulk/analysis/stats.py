@@ -16,18 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array
+from omnizarr.bulk import boxes
 from omnizarr.bulk.analysis.diff import is_extension
-from omnizarr.bulk.boxes import (
-    TILE_BYTES,
-    Box,
-    Tile,
-    chunk_axes,
-    corners,
-    item_bytes,
-    stored_numbers,
-    tiles,
-    tiling,
-)
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.bulk.options import StatsArguments, StatsOptions, takes
@@ -42,7 +32,6 @@ from omnizarr.extension import (
     chunk_counts,
     engine,
     find_node,
-    inner_chunk_shape,
     key_digest,
     number_text,
     paths,
@@ -64,7 +53,6 @@ class Counting:
     bins: int | None = None
     range: tuple[float, float] | None = None
     skip_fill: bool = False
-    valid_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.bins is not None and (not isinstance(self.bins, int) or self.bins < 2):
@@ -74,10 +62,9 @@ class Counting:
                 "a histogram needs bins and range; stats without them returns the least and"
                 " greatest value"
             )
-        for name in ("range", "valid_range"):
-            ends = getattr(self, name) or (0, 1)
-            if len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]:
-                raise InvalidArgument(f"{name} must be two numbers, the lower first, got {ends!r}")
+        ends = self.range or (0, 1)
+        if len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]:
+            raise InvalidArgument(f"range must be two numbers, the lower first, got {ends!r}")
 
 
 @dataclass
@@ -94,7 +81,6 @@ class ArrayStats:
     missing_chunks: int = 0
     nan: int = 0  # NaN or NaT
     fill: int = 0  # equal to the fill value, missing chunks included
-    outside: int = 0  # outside of the valid range
     infinite: int = 0
     finite: int = 0
     average: float = 0.0  # of finite numbers
@@ -181,7 +167,7 @@ class ArrayStats:
         """Return the results as plain data, times as text."""
         names = (
             *("path", "data_type", "kind", "size", "count", "nan", "infinite", "fill", "shape"),
-            *("min", "max", "mean", "std", "chunks", "missing_chunks", "outside"),
+            *("min", "max", "mean", "std", "chunks", "missing_chunks"),
         )
         found = {name: _as_json(getattr(self, name)) for name in names}
         found["shape"] = list(self.shape)
@@ -220,7 +206,7 @@ class ArrayStats:
                 equal = _equal(part, fill)
                 self.fill += int(np.count_nonzero(equal))
                 if self.kind == "numbers":
-                    self._add_numbers(part[~equal] if options.skip_fill else part, options)
+                    self._add_numbers(part[~equal] if options.skip_fill else part)
 
     def add_fill(self, count: int, array: BoundArray, options: Counting) -> None:
         """Add `count` elements with the fill value."""
@@ -232,17 +218,12 @@ class ArrayStats:
         if count:
             self.merge(part)
 
-    def _add_numbers(self, part: npt.NDArray[Any], options: Counting) -> None:
-        """Add numbers; NaN, infinite ones and those outside the valid range are only counted."""
+    def _add_numbers(self, part: npt.NDArray[Any]) -> None:
+        """Add numbers; NaN and infinite ones are only counted."""
         numbers = _native(part)
         if numbers.dtype.kind == "f":
             numbers = numbers[~np.isnan(numbers)]
         self.nan += part.size - numbers.size
-        if options.valid_range is not None:
-            first, last = options.valid_range
-            valid = numbers[(numbers >= first) & (numbers <= last)]
-            self.outside += numbers.size - valid.size
-            numbers = valid
         if not numbers.size:
             return
         found = ArrayStats(self.path, self.data_type, counts=[0] * len(self.counts))
@@ -262,7 +243,7 @@ class ArrayStats:
         self.merge(found)
 
 
-_NUMBERS = ("size", "nan", "fill", "outside", "infinite", "finite", "below", "above")
+_NUMBERS = ("size", "nan", "fill", "infinite", "finite", "below", "above")
 
 
 def _moments(values: npt.NDArray[Any], low: Any) -> tuple[float, float]:
@@ -361,28 +342,27 @@ class ReadTile:
     """The statistics of one tile, or of all elements of missing chunks."""
 
     array: BoundArray
-    tile: Tile | None
+    box: boxes.Box | None
     options: Counting
     size: int
     chunks: int  # inner chunks if sharded
 
     def __call__(self) -> StatsReport:
-        array, tile = self.array, self.tile
-        found = ArrayStats.of(array, self.options)
+        array, found = self.array, ArrayStats.of(self.array, self.options)
         found.chunks = found.missing_chunks = self.chunks
-        lacks = tile is None or not tile.known or inner_chunk_shape(array.model) is not None
-        for box in () if tile is None else tile.stored:
-            filled: list[Any] | None = [] if lacks else None
-            values = engine.read(array, axis_plan(array.grid, box), None, "fill", filled)
+        if self.box is None:
+            found.add_fill(self.size, array, self.options)
+        else:
+            missing: list[Any] = []
+            values = engine.read(array, axis_plan(array.grid, self.box), None, "fill", missing)
             found.add(np.asarray(values, array.dtype), array.fill, self.options)
-            found.missing_chunks -= chunks_in(array, box) - len(filled or ())
-        found.add_fill(self.size - found.size, array, self.options)
+            found.missing_chunks = len(missing)
         return StatsReport({found.path: found})
 
 
-def chunks_in(array: BoundArray, box: Box) -> int:
+def chunks_in(array: BoundArray, box: boxes.Box) -> int:
     """Return the number of chunks in a box of whole chunks; inner chunks if sharded."""
-    pairs = zip(chunk_axes(array), box, strict=True)
+    pairs = zip(boxes.chunk_axes(array), box, strict=True)
     return math.prod(Cuts(axis, 1, side.start, side.stop).chunks for axis, side in pairs)
 
 
@@ -398,10 +378,10 @@ class Stats(StatsOptions, Job[StatsReport]):
 
     def plan(self, tasks_at_once: int = 1) -> Plan[StatsReport]:
         """Find the arrays and their tiles; no chunk is read."""
-        options = Counting(self.bins, self.range, self.skip_fill, self.valid_range)
+        options = Counting(self.bins, self.range, self.skip_fill)
         store, path = resolve_store_path(self.source, self.path, "r", self.storage_options)
         start, node = find_node(store, path, use_consolidated=None)
-        nbytes = min(TILE_BYTES, memory_of(self.memory, tasks_at_once) // COPIES)
+        nbytes = min(boxes.TILE_BYTES, memory_of(self.memory, tasks_at_once) // COPIES)
         outcome = StatsReport()
         work: list[tuple[BoundArray, Boxes]] = []
         for location, model in walk_nodes(start, node):
@@ -410,16 +390,16 @@ class Stats(StatsOptions, Job[StatsReport]):
             elif isinstance(model, ArrayModel):
                 try:
                     array = bound_array(Array.at(location, model))
-                    work.append((array, tiling(array, nbytes)))
+                    work.append((array, boxes.tiling(array, nbytes)))
                     found = ArrayStats.of(array, options)
                 except OmnizarrError as e:
                     outcome.errors[paths.show(location.path)] = str(e)
                     continue
                 outcome.arrays[found.path] = found
-        sizes = [cut.largest * item_bytes(array.dtype) for array, cut in work]
+        sizes = [cut.largest * boxes.item_bytes(array.dtype) for array, cut in work]
         names = [paths.show(array.path) for array, _ in work]
         models = tuple(repr(array.model.with_(attributes={})) for array, _ in work)
-        total = sum(math.prod(a.model.shape) * item_bytes(a.dtype) for a, _ in work)
+        total = sum(math.prod(a.model.shape) * boxes.item_bytes(a.dtype) for a, _ in work)
         count = sum(cut.count + 1 for _, cut in work)
         lines = [
             f"{name}: {cut.count} tiles of {size} bytes"
@@ -437,15 +417,15 @@ class Stats(StatsOptions, Job[StatsReport]):
 
 def _tasks(work: list[tuple[BoundArray, Boxes]], options: Counting) -> Iterator[Task[StatsReport]]:
     for array, cut in work:
-        item = item_bytes(array.dtype)
+        item = boxes.item_bytes(array.dtype)
         size, chunks = math.prod(array.model.shape), math.prod(chunk_counts(array))
-        listed = stored_numbers(array) if cut.axes == array.grid.axes else None
-        for each in tiles(cut, listed):
-            inside = chunks_in(array, each.box)
-            size, chunks = size - each.size, chunks - inside
-            task = ReadTile(array, each, options, each.size, inside)
-            id = task_id(array.path, corners(each.box))
-            yield Task(id, task, each.size * item, paths.show(array.path))
+        listed = boxes.stored_numbers(array) if cut.axes == array.grid.axes else None
+        for box in boxes.tiles(cut, listed):
+            inside, count = chunks_in(array, box), boxes.box_size(box)
+            size, chunks = size - count, chunks - inside
+            task = ReadTile(array, box, options, count, inside)
+            id = task_id(array.path, boxes.corners(box))
+            yield Task(id, task, count * item, paths.show(array.path))
         if chunks:
             # The id is the array's, so that a resumed job counts them once.
             rest = ReadTile(array, None, options, size, chunks)

@@ -29,7 +29,6 @@ from omnizarr.extension import (
     counted,
     data_types,
     guess_chunks,
-    halve,
     item_bytes,
     lengths_of,
     shard_shape,
@@ -40,7 +39,6 @@ from omnizarr.extension import (
 Pattern: TypeAlias = Literal["blocks", "planes", "series", "samples"]
 ReadShape: TypeAlias = Pattern | Sequence[int] | Mapping[Any, int]
 MAX_FILES = 1000  # of an array; with more chunks, they are put into shards
-WORTHWHILE = 0.75  # of the time of a read: chunks below the limit are halved only for less
 
 
 # The bytes that are read in the time of a request, and the bytes of a chunk, by kind of store.
@@ -183,16 +181,11 @@ def suggest_chunks(
         raise InvalidArgument("read: the list is empty; give at least one kind of read")
     limit = most if chunk_bytes is None else byte_size(chunk_bytes, "chunk_bytes")
     shard = SHARD_BYTES if shard_bytes is None else byte_size(shard_bytes, "shard_bytes")
-    smallest = _shards(format, model, tuple(max(1, n) for n in lengths), 1)
-    shardable = smallest is not None
     known = [size for size in wanted.values() if size is not None]
     cost = _Costs(lengths, itemsize, known, request_bytes) if known else None
     chunks = guess_chunks(lengths, itemsize, limit, cost)
-    if cost is not None and shardable:
-        chunks = _refine(chunks, cost)
-    shards = None
-    if shardable and _count(lengths, chunks) > MAX_FILES:
-        shards = _shards(format, model, chunks, shard)
+    many = _count(lengths, chunks) > MAX_FILES
+    shards = _shards(format, model, chunks, shard) if many else None
     reads = _reads(lengths, itemsize, chunks, shards, wanted)
     return Suggestion(lengths, type_name(model.data_type), chunks, shards, itemsize, reads)
 
@@ -211,23 +204,9 @@ class _Costs:
 
         Otherwise the rounding of halved lengths would decide between axes, not their lengths.
         """
-        return tuple(round(8 * math.log2(max(1.0, time))) for time in self.times(chunks))
-
-    def times(self, chunks: tuple[int, ...]) -> tuple[float, float]:
-        """Return the time of the slowest read and the total time of all reads."""
         one = self.request_bytes + math.prod(chunks) * self.itemsize
         times = [touched(self.shape, chunks, read) * one for read in self.reads]
-        return max(times), sum(times)
-
-
-def _refine(chunks: tuple[int, ...], cost: _Costs) -> tuple[int, ...]:
-    """Halve axes as long as the slowest read gets much faster, which shards make affordable."""
-    while max(chunks, default=1) > 1:
-        smaller = halve(chunks, cost)
-        if cost.times(smaller)[0] >= WORTHWHILE * cost.times(chunks)[0]:
-            break
-        chunks = smaller
-    return chunks
+        return tuple(round(8 * math.log2(max(1.0, time))) for time in (max(times), sum(times)))
 
 
 def touched(shape: Sequence[int], chunks: Sequence[int], read: Sequence[int]) -> float:

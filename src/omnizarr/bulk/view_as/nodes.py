@@ -1,9 +1,8 @@
 """The nodes of a hierarchy as another format has them, made from the stored ones when asked for.
 
-For every request the stored metadata are read again, so that a change is noticed at once. Arrays
-are remembered with their metadata. Chunks keep their stored bytes where the other format can
-describe them; chunks inside shards are chunks of their own where it has no shards. Others are
-decoded and encoded again, one at a time.
+For every request the stored metadata are read again, so that a change is noticed at once. Chunks
+keep their stored bytes where the other format can describe them; chunks inside shards are chunks of
+their own where it has no shards. Others are decoded and encoded again, one at a time.
 """
 
 from __future__ import annotations
@@ -57,7 +56,6 @@ from omnizarr.extension import (
 registry.register("integration", "ome-view", "omnizarr.conventions.ome.migrate:for_view")
 
 MAX_CACHED = 256  # arrays
-MAX_DOCUMENT = 2**16  # bytes of the stored metadata of such an array
 Coords: TypeAlias = tuple[int, ...]
 
 
@@ -146,8 +144,9 @@ class ViewedArray:
             stored = encoded_chunk(self.source, coords)
             if stored is not None:
                 return bytes(recode(self._transfer, coords, stored))
-        copies = self._transfer.method == "copy"
-        chunk = None if copies else engine.read_chunk(self.source, coords)
+            chunk = None
+        else:
+            chunk = engine.read_chunk(self.source, coords)
         if chunk is None and self.fills:
             chunk = np.full(self.target.grid.chunk_shape(coords), self.source.fill)
         if chunk is None:
@@ -201,9 +200,6 @@ class Nodes:
     def open(self) -> Location:
         """Detect the format of the hierarchy, and return the location of its root."""
         location, _ = find_node(self.store, self.path, read_only=True, use_consolidated=None)
-        known = self._start
-        if known is None or type(known.format) is not type(location.format):
-            self._arrays = {}
         self._start, self.path = location, location.path
         return location
 
@@ -340,14 +336,8 @@ class Nodes:
         if self.goal.names_in_attributes and names is not None and None in names:
             source = source.reshaped(node.with_(dimension_names=None))  # it has all or none
         # Few readers know the checksums of version 2, but its own are left as they are.
-        options = Options(
-            separator=None if same else "/",
-            checksum=same,
-            same_format=same,
-            codecs="portable",
-            well_known=not same,
-            makes_chunks=True,
-        )
+        separator = None if same else "/"
+        options = Options(separator=separator, checksum=same, same_format=same, for_view=True)
         if not same:
             source = unpacked(source)
         adapted = adapt_array(source, self.goal, options)
@@ -381,27 +371,17 @@ class Nodes:
 
     # Arrays
 
-    def array(self, key: str, checked: set[ViewedArray] | None = None) -> ViewedArray | None:
+    def array(self, key: str, checked: dict[str, ViewedArray] | None = None) -> ViewedArray | None:
         """Return the array that has a chunk at a key of the view, or None if there is none.
 
-        Raise if it cannot be read, or if the other format cannot express it. One in `checked` was
-        just found; others that are found are added.
+        Raise if it cannot be read, or if the other format cannot express it. Arrays in `checked`,
+        by path, were found for the same request; one that is found is added.
         """
-        seen = set[ViewedArray]() if checked is None else checked
-        start = self._start or self.open()
-        for path in paths.ancestors(key):
-            known = self._arrays.get(path)
-            if known is None:
-                continue
-            documents, array = known
-            if (
-                array in seen
-                or stores.get_existing(self.store, self._keys(start, path)) == documents
-            ):
-                seen.add(array)
-                return array
         above = paths.ancestors(key)
-        found, documents = self._search(start, above)
+        for path in above:
+            if checked is not None and path in checked:
+                return checked[path]
+        found, documents = self._search(self._start or self.open(), above)
         if found is None:
             try:
                 start = self.open()  # another format may have come in its place
@@ -411,15 +391,23 @@ class Nodes:
         if found is None:
             return None
         path, node = found
-        location = start.child(path)
-        with error_context(f"{location} cannot be shown as zarr {self.goal.name}"):
-            self.goal.check_name(path)
-            array = self._adapted(location, path, node)
-        if documents and sum(map(len, documents.values())) <= MAX_DOCUMENT:
+        known = self._arrays.get(path)
+        if known is not None and known[0] == documents and documents:
+            array = known[1]
+        else:
+            array = self._bind(path, node)
             if len(self._arrays) >= MAX_CACHED:
                 self._arrays = {}
             self._arrays[path] = documents, array
+        if checked is not None:
+            checked[path] = array
         return array
+
+    def _bind(self, path: str, node: ArrayModel) -> ViewedArray:
+        location = (self._start or self.open()).child(path)
+        with error_context(f"{location} cannot be shown as zarr {self.goal.name}"):
+            self.goal.check_name(path)
+            return self._adapted(location, path, node)
 
     def _keys(self, start: Location, path: str) -> list[str]:
         return [*start.format.keys(start.child(path).path)]

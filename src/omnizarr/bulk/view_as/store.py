@@ -110,7 +110,7 @@ class ViewStore(Closeable):
         for number, (key, _) in enumerate(asked):
             parts.setdefault(key, []).append(number)
         found: dict[int, bytes | None] = {}
-        checked: set[ViewedArray] = set()
+        checked: dict[str, ViewedArray] = {}
         direct: dict[int, str] = {}  # keys whose stored bytes are those of the view
         for key, numbers in parts.items():
             if self._is_metadata(key):
@@ -142,12 +142,9 @@ class ViewStore(Closeable):
         return self._nodes.documents(key.rpartition("/")[0]).get(key)
 
     def _chunk(
-        self, key: str, checked: set[ViewedArray] | None = None
+        self, key: str, checked: dict[str, ViewedArray] | None = None
     ) -> tuple[ViewedArray, Coords] | None:
-        """Return the array and coordinates of a chunk, or None for any other key.
-
-        Arrays in `checked` were found for the same request: their metadata are not read again.
-        """
+        """Return the array and coordinates of a chunk, or None for any other key."""
         if self._is_metadata(stores.check_key(key)):
             return None
         array = self._nodes.array(key, checked)
@@ -217,7 +214,7 @@ class ViewStore(Closeable):
         path = prefix[:-1]
         kind = self._nodes.kind(path)
         if kind is None:
-            yield from (key for key in self._chunks_above(path) if key.startswith(prefix))
+            yield from (key for key in self._chunk_keys(path) if key.startswith(prefix))
             return
         pending = [(path, kind)]
         while pending:
@@ -234,7 +231,7 @@ class ViewStore(Closeable):
         path = prefix[:-1]
         kind = self._nodes.kind(path)
         if kind is None:
-            inside = (key for key in self._chunks_above(path) if key.startswith(prefix))
+            inside = (key for key in self._chunk_keys(path) if key.startswith(prefix))
             return stores.one_level(inside, prefix)
         if kind == "array":
             return stores.one_level(chain(self._keys(path, kind), self._chunk_keys(path)), prefix)
@@ -247,16 +244,8 @@ class ViewStore(Closeable):
         at = consolidated.key(self._goal, path)
         return [*found, *([at] if kind == "group" and at is not None and at not in found else [])]
 
-    def _chunks_above(self, path: str) -> Iterator[str]:
-        """Yield the chunk keys of the array above a path, if there is one."""
-        for above in reversed(paths.ancestors(path)):
-            kind = self._nodes.kind(above)
-            if kind == "array":
-                yield from self._chunk_keys(above)
-            if kind is not None:
-                return
-
     def _chunk_keys(self, path: str) -> Iterator[str]:
+        """Yield the chunk keys of the array at or above a path, if there is one."""
         array = self._nodes.array(paths.join(path, "chunk"))
         if array is not None:
             yield from map(array.target.key, array.list_chunks())

@@ -1,1 +1,0 @@
-"""The checks of `verify`: documents, stored keys, and chunks."""
