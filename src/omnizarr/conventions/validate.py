@@ -110,7 +110,7 @@ class _Walk:
     levels: int | None = None  # of the image whose labels are being checked
 
     def error(self, location: Location, field: str, message: str) -> None:
-        self.problems.append(Problem(_key(location), field, message))
+        self.problems.append(Problem(_attributes(location)[0], field, message))
 
     def group(self, location: Location, node: GroupModel, role: str | None) -> Metadata | None:
         """Check one group and everything it refers to; `role` is the member it must have."""
@@ -118,7 +118,7 @@ class _Walk:
         if found is None:
             self.error(location, "", f"no OME-Zarr metadata{f'; expected {role}' if role else ''}")
             return None
-        problems = check(found, _key(location))
+        problems = check(found, _attributes(location)[0])
         if found.version is None:  # reported above if it is required
             found = replace(found, version=(self.version or found.implied_version).name)
         self.problems += problems
@@ -201,7 +201,9 @@ class _Walk:
             self.error(child[0], "multiscales[0].datasets", message)
         if metadata.image_label is None:
             message = "missing, but recommended for label images"
-            self.problems.append(Problem(_key(child[0]), "image-label", message, "warning"))
+            self.problems.append(
+                Problem(_attributes(child[0])[0], "image-label", message, "warning")
+            )
 
     def _level(
         self, location: Location, array: ArrayModel, names: tuple[str, ...], label: bool
@@ -262,12 +264,6 @@ class _Walk:
             number += 1
         if number == 0:
             self.error(location, found.field + "series", "lists no image, and there is no image 0")
-
-
-def _key(location: Location) -> str:
-    """Return the key of the metadata that contains a node's attributes."""
-    keys = location.format.keys(location.path)
-    return [keys[0], *get_existing(location.store, keys)][-1]
 
 
 # Nodes that declare a convention
@@ -371,8 +367,9 @@ def _declares_geo(node: Node) -> bool:
 
 def _attributes(location: Location) -> tuple[str, str]:
     """Return the key of the document with a node's attributes, and the start of their fields."""
-    keys = [*get_existing(location.store, location.format.keys(location.path))]
-    return keys[-1], "attributes." if len(keys) == 1 else ""
+    keys = location.format.keys(location.path)
+    existing = [*get_existing(location.store, keys)]
+    return [keys[0], *existing][-1], "attributes." if len(existing) == 1 else ""
 
 
 def _with_document(problem: Problem, start: Location, rule: str) -> tuple[str, Problem, str]:

@@ -208,19 +208,14 @@ class Image(OmeGroup):
             >>> image.level_for(1.0)
             1
         """
-        if isinstance(scale, Mapping):
-            wanted = dict(scale)
-        else:
-            wanted = {a.name: scale for a in self.axes if a.type == "space"}
-        unknown = sorted(wanted.keys() - {a.name for a in self.axes})
-        if unknown:
-            names = ", ".join(a.name for a in self.axes)
-            raise SelectionError(f"unknown axis {unknown[0]!r}; axes: {names}")
-        limits = {
-            i: wanted[a.name] * axis_factor(a, unit) * (1 + 1e-9)
-            for i, a in enumerate(self.axes)
-            if a.name in wanted
-        }
+        spatial = [a.name for a in self.axes if a.type == "space"]
+        wanted = scale if isinstance(scale, Mapping) else dict.fromkeys(spatial, scale)
+        names, limits = [a.name for a in self.axes], dict[int, float]()
+        for name, size in wanted.items():
+            if name not in names:
+                raise SelectionError(f"unknown axis {name!r}; axes: {', '.join(names)}")
+            axis = names.index(name)
+            limits[axis] = size * axis_factor(self.axes[axis], unit) * (1 + 1e-9)
         chosen = 0
         for level in range(len(self.multiscale.datasets)):
             sizes = self.transform(level).scale

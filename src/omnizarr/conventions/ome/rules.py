@@ -142,8 +142,9 @@ def check(raw: RawMetadata, key: str) -> list[Problem]:
         return at.problems
     members = raw.members if version.writes else upgrade(raw.members, version)
     for name, rule in _RULES.items():
-        if name in members:
-            rule(at.inside(name), members[name], version)
+        inner = at.inside(name)
+        if name in members and (name in _LISTS or inner.is_object("", members[name])):
+            rule(inner, members[name], version)
     if not any(name in members for name in MEMBERS):
         at.error("", f"no OME-Zarr metadata; expected one of {', '.join(MEMBERS)}")
     _inner_versions(raw, at)
@@ -282,8 +283,6 @@ def _scale_of(at: Inspector, value: Any, rank: int | None, version: Version) -> 
 
 
 def _omero(at: Inspector, value: Any, version: Version) -> None:
-    if not at.is_object("", value):
-        return
     if "channels" not in value:
         at.error("channels", MISSING)
     for inner, item in at.objects("channels", value.get("channels", [])):
@@ -303,8 +302,6 @@ def _omero(at: Inspector, value: Any, version: Version) -> None:
 
 
 def _image_label(at: Inspector, value: Any, _: Version) -> None:
-    if not at.is_object("", value):
-        return
     at.recommend(value, "colors")
     for name in ("colors", "properties"):
         values: list[Any] = []
@@ -329,8 +326,6 @@ def _layout(at: Inspector, value: Any, _: Version) -> None:
 
 
 def _plate(at: Inspector, value: Any, version: Version) -> None:
-    if not at.is_object("", value):
-        return
     rows, columns = (_names(at, name, value.get(name)) for name in ("rows", "columns"))
     found: list[str | None] = []
     for inner, item in at.objects("wells", value.get("wells"), least=1):
@@ -394,8 +389,6 @@ def _acquisitions(at: Inspector, value: Any) -> None:
 
 
 def _well(at: Inspector, value: Any, version: Version) -> None:
-    if not at.is_object("", value):
-        return
     paths: list[str | None] = []
     for inner, item in at.objects("images", value.get("images"), least=1):
         path = inner.text("path", item, required=True)
@@ -407,6 +400,8 @@ def _well(at: Inspector, value: Any, version: Version) -> None:
     at.unique("images", paths, "path twice")
 
 
+# Members that are not objects.
+_LISTS = ("multiscales", "labels", "series", "bioformats2raw.layout")
 _RULES: dict[str, Callable[[Inspector, Any, Version], None]] = {
     "multiscales": _multiscales,
     "omero": _omero,

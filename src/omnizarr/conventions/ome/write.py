@@ -41,12 +41,7 @@ from omnizarr.conventions.ome.model import (
     to_json,
 )
 from omnizarr.conventions.ome.rules import Loaded, load
-from omnizarr.conventions.ome.versions import (
-    NEWEST,
-    edit_members,
-    to_attributes,
-    writable_version,
-)
+from omnizarr.conventions.ome.versions import NEWEST, edit_members, to_attributes, writable_version
 from omnizarr.errors import Conflict, InvalidArgument, WrongNode, WrongType, warn
 from omnizarr.extension import (
     ArrayOptions,
