@@ -14,7 +14,6 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -30,7 +29,6 @@ _ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 )
-_EXPOSED = b"accept-ranges, content-range, etag, x-shape, x-dtype, x-missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ class RequestGate:
     """Lets requests in, or refuses them, and adds headers to all responses."""
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
-        self._app, self._origins, self._token = app, options.origins, options.token
+        self._app, self._token = app, options.token
         named = [urlsplit(origin).hostname for origin in options.origins if "://" in origin]
         names = filter(None, ("localhost", *options.host_names, *named))
         self._names = {name.lower() for name in names}
@@ -103,7 +101,7 @@ class RequestGate:
                 await self._app(scope, receive, send)
             return  # a web socket, which is refused
         request = Request(scope)
-        extra = [*_ALWAYS, *self._cors(request.headers.get("origin"))]
+        extra = [*_ALWAYS]
         answered = False
 
         async def send_with_headers(message: Message) -> None:
@@ -134,17 +132,6 @@ class RequestGate:
                 raise  # the server closes the connection, so that nobody takes a part for the whole
             _log.exception("internal error while answering %s", scope["path"])
 
-    def _cors(self, origin: str | None) -> list[tuple[bytes, bytes]]:
-        if origin is None or not self._origins:
-            return []
-        everybody = "*" in self._origins
-        found = [] if everybody else [(b"vary", b"Origin")]
-        if everybody or origin in self._origins:
-            allowed = b"*" if everybody else origin.encode("latin-1")
-            found.append((b"access-control-allow-origin", allowed))
-            found.append((b"access-control-expose-headers", _EXPOSED))
-        return found
-
     def _refuse(self, request: Request) -> Response | None:
         """Return the response to a request that is not let in, or None."""
         scope, headers = request.scope, request.headers
@@ -155,8 +142,6 @@ class RequestGate:
                     " with --host-name NAME, or host_names=",
                     421,
                 )
-        if request.method == "OPTIONS" and "access-control-request-method" in headers:
-            return self._preflight(headers)
         if request.method not in ("GET", "HEAD"):
             message = "the server is read-only: GET and HEAD are allowed"
             return _refusal(message, 405, allow="GET, HEAD")
@@ -192,16 +177,6 @@ class RequestGate:
             return False
         known = {*self._names, str((scope.get("server") or ("",))[0])}
         return address.is_loopback or name in known or not known.isdisjoint(ANY_ADDRESS)
-
-    def _preflight(self, headers: Headers) -> Response:
-        allowed = {
-            "access-control-allow-methods": "GET, HEAD",
-            "access-control-allow-headers": headers.get("access-control-request-headers") or "*",
-            "access-control-max-age": "600",
-        }
-        if "access-control-request-private-network" in headers:
-            allowed["access-control-allow-private-network"] = "true"
-        return Response(status_code=204, headers=allowed if self._origins else {})
 
 
 def _cookie_name(scope: Scope) -> str:
