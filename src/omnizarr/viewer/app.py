@@ -1,8 +1,7 @@
 """The application: routes and their handlers, and errors as JSON.
 
 Work is done on threads, never on the event loop: stored values by threads for input and output,
-what decodes by `omnizarr.aio`, which shares its threads with the rest of the process. A client that
-goes away takes its waiting work with it.
+what decodes by `omnizarr.aio`. A client that goes away takes its waiting work with it.
 """
 
 from __future__ import annotations
@@ -40,16 +39,11 @@ _POLICY = (
 )
 _EXPOSED = ("accept-ranges", "content-range", "etag", "x-shape", "x-dtype", "x-missing")
 _PAGE_TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html"}
-_STATUSES: tuple[tuple[type[Exception], int], ...] = (  # the first that an error is one of
+_STATUSES: tuple[tuple[Any, int], ...] = (  # the first that an error is one of
     (TooLarge, 413),
     (errors.NodeNotFound, 404),
-    (errors.WrongNode, 400),
-    (errors.SelectionError, 400),
-    (errors.ChunkError, 422),
-    (errors.InvalidArgument, 400),
-    (errors.InvalidMetadata, 422),
+    ((errors.WrongNode, errors.SelectionError, errors.InvalidArgument), 400),
     (errors.StoreError, 503),
-    (errors.OmnizarrError, 422),
 )
 
 
@@ -58,7 +52,7 @@ class Served:
 
     def __init__(self, store: Store, options: access.ServerOptions) -> None:
         limits, origins = options.limits, options.origins
-        self._memory = access.AnswerMemory(lambda: limits.memory, limits.share, limits.wait_seconds)
+        self._memory = access.FairShare(lambda: limits.memory, limits.share, limits.wait_seconds)
         self._running = access.FairShare(self._at_once, 1.0, limits.wait_seconds)
         self._stored = keys.ServedValues(self._memory)
         # Notebooks have another origin; who may read the values may also show the page.
@@ -235,7 +229,7 @@ def status_of(error: errors.OmnizarrError) -> int:
     """Return the status code for an error."""
     if caused_by(error, LeadsOutside):
         return 403
-    return next(status for kind, status in _STATUSES if isinstance(error, kind))
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 422)
 
 
 def _count_in_query(request: Request, name: str, default: int) -> int:

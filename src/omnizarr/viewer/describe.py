@@ -242,10 +242,7 @@ def nothing(reason: str) -> Json:
 
 
 def display(node: Array | Group, message: Callable[[OmnizarrError], str] = str) -> Json:
-    """Return how the values of a node can be shown; "none" with a reason if they cannot.
-
-    `message` makes the reason from an error.
-    """
+    """Return how the values of a node can be shown; "none" with a reason if they cannot."""
     try:
         if isinstance(node, Array):
             return _display_array(node)
@@ -282,10 +279,7 @@ def _display_array(array: Array) -> Json:
 
 
 def _is_rgb(array: Array) -> bool:
-    """Return True for an array that looks like a photograph: red, green and blue as its last axis.
-
-    A fourth value is taken for the opacity.
-    """
+    """Return True for an array like a photograph: red, green, blue, or opacity too, come last."""
     if array.dtype != np.uint8 or array.ndim < 3 or array.shape[-1] not in (3, 4):
         return False
     name = (array.dimension_names or (None,))[-1]

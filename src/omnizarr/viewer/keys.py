@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -24,14 +24,14 @@ from omnizarr import extension
 from omnizarr.bulk.view_as.store import ViewStore
 from omnizarr.errors import StoreError
 from omnizarr.extension import Store
-from omnizarr.viewer.access import AnswerMemory, client_of
+from omnizarr.viewer.access import FairShare, client_of
 
 Run: TypeAlias = Callable[..., Awaitable[Any]]  # calls a function on a thread
 Span: TypeAlias = tuple[int, int]  # start and stop in bytes
 
 PIECE = 2**19  # bytes of a value that are in memory at a time
 SMALL = 2**17  # bytes of a file that is read when it is opened, which saves a change of threads
-AT_ONCE = 64  # values of unknown sizes that are read at a time
+AT_ONCE = 64  # values that are opened at a time, some of which are read to know their sizes
 FREE = 2**20  # bytes of memory that work may need without asking for them
 ATTEMPTS = 3  # to read a value that is replaced meanwhile
 _RANGE = re.compile(
@@ -139,13 +139,6 @@ def open_value(store: Store, key: str, memory: int = FREE) -> extension.OpenValu
     return CheckedValue(store, key, size, generation)
 
 
-def _has_sizes(store: Store) -> bool:
-    """Return False for a store that has to read a value to know its size."""
-    while isinstance(store, ViewStore):
-        store = store.inner
-    return isinstance(store, (extension.OpensValues, extension.HasSizes))
-
-
 def _hold(store: Store, key: str) -> HeldValue | None:
     pair = (
         store.get_versioned(key)
@@ -171,7 +164,7 @@ def _read(value: extension.OpenValue, start: int, length: int) -> bytes:
 class ServedValues:
     """Answers requests for values of keys; large ones count as memory until they are taken."""
 
-    def __init__(self, memory: AnswerMemory) -> None:
+    def __init__(self, memory: FairShare) -> None:
         self._memory = memory
         self._reading = asyncio.Semaphore(AT_ONCE)
 
@@ -198,7 +191,7 @@ class ServedValues:
         """Return the open value of a key; the memory that making it needs is waited for."""
         value: extension.OpenValue | None
         try:
-            async with nullcontext() if _has_sizes(store) else self._reading:
+            async with self._reading:
                 self._memory.check()
                 value = await run(open_value, store, key)
         except NeedsMemory as e:

@@ -58,11 +58,7 @@ class EncodedValues:
 
 
 def parse_selection(text: str, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
-    """Return the selection that a request names: an integer or ``start:stop:step`` for each axis.
-
-    >>> parse_selection("3,0:10:2", (5, 20))
-    (3, slice(0, 10, 2))
-    """
+    """Return the selection in a request: an integer or ``start:stop:step`` for each axis."""
     parts = text.split(",") if text else []
     if len(parts) != len(shape):
         raise SelectionError(
@@ -210,9 +206,8 @@ class Wanted:
     """The values that a request asks for, and in which form.
 
     `exact`: as JSON, without loss. `decode`: with "time", numbers with CF units of time become
-    milliseconds since 1970, not-a-time NaN, or texts in a calendar that other programs do not have;
-    with "cf", packed numbers are unpacked, missing ones NaN. `extremes`: the least and the greatest
-    value in every step of the selection.
+    milliseconds since 1970, or texts in calendars of CF only; with "cf", packed numbers are
+    unpacked, missing ones NaN. `extremes`: the least and the greatest value in every step.
     """
 
     select: str
@@ -339,11 +334,7 @@ def _check_work(array: Array, ranges: Ranges) -> int:
 
 
 def transfer_type(dtype: np.dtype[Any]) -> str:
-    """Return the name of the type that values of a NumPy type are sent as; "text" for JSON.
-
-    >>> transfer_type(np.dtype(">i2")), transfer_type(np.dtype("i8")), transfer_type(np.dtype("O"))
-    ('int16', 'float64', 'text')
-    """
+    """Return the name of the type that values of a NumPy type are sent as; "text" for JSON."""
     kind, size = dtype.kind, dtype.itemsize
     if kind == "V" and dtype.names is None and dtype.type is not np.void:  # of ml_dtypes
         small = dtype.name.startswith(("int", "uint"))
@@ -413,8 +404,6 @@ def json_value(value: Any) -> Any:
     Infinities, NaN and integers beyond 2⁵³ become strings, complex numbers pairs, bytes text, times
     of all calendars ISO 8601, records lists of their fields.
     """
-    if value is None or isinstance(value, (bool, str)):
-        return value
     if isinstance(value, np.void):
         if value.dtype.names is not None:
             return [json_value(value[name]) for name in value.dtype.names]
@@ -423,15 +412,16 @@ def json_value(value: Any) -> Any:
         return [json_value(item) for item in value] if value.ndim else json_value(value[()])
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return None if np.isnat(value) else extension.value_text(value)
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, (bool, str)):
+        return value
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).decode("utf-8", "backslashreplace")
-    if isinstance(value, np.bool_):
-        return bool(value)
-    if isinstance(value, (int, np.integer)):
-        return int(value) if abs(int(value)) <= _EXACT else str(int(value))
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else _NOT_FINITE[str(float(value))]
-    if isinstance(value, (complex, np.complexfloating)):
+    if isinstance(value, int):
+        return value if abs(value) <= _EXACT else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _NOT_FINITE[str(value)]
+    if isinstance(value, complex):
         return [json_value(value.real), json_value(value.imag)]
     if isinstance(value, dict):
         return {str(name): json_value(inner) for name, inner in value.items()}
