@@ -25,8 +25,7 @@ from omnizarr.extension import ArrayOptions, MemoryStore, document_options
 class Dataset(Mapping[str, variable.Variable]):
     """The variables of a group by name, decoded when they are read.
 
-    Data are read only when a variable is indexed. A variable with invalid attributes raises when it
-    is accessed; the other variables can still be used.
+    A variable with invalid attributes raises when it is accessed; the others can still be used.
     """
 
     def __init__(

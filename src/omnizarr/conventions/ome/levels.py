@@ -193,8 +193,7 @@ def with_windows(
 ) -> model.Metadata:
     """Return metadata in which every channel has a window of values to display.
 
-    A missing window is set to the minimum and maximum of the coarsest level, or of its middle
-    plane if it is large; without `coarsest`, to those of the type.
+    A missing one has the extremes of `coarsest`, of its middle plane if it is large, or the type's.
     """
     if metadata.omero is None:
         return metadata

@@ -1,8 +1,7 @@
 """Check the OME-Zarr metadata of one group, list every problem, and load what is valid.
 
 Violations of requirements ("must") are errors, those of recommendations ("should") are warnings.
-The rules are those of 0.4 and 0.5, which differ only in the position of the version; those of 0.6
-are checked as far as they are read: one scale and translation for each level.
+The rules are those of 0.4 and 0.5; 0.6 is checked as far as it is read.
 """
 
 from __future__ import annotations
