@@ -289,7 +289,7 @@ class _Nodes:
             mark_missing(attributes, missing, dtype)
         values = {k: v for k, v in attributes.items() if k in _OF_VALUES}
         options["attributes"] = {**values, **(options.get("attributes") or {})}
-        described = {
+        described: dict[str, Any] = {
             "axes": image.axes,
             "scale": dict(image.scale) or None,
             "unit": dict(image.units) or None,
