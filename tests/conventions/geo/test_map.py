@@ -178,6 +178,15 @@ def test_levels_in_their_own_groups_are_found() -> None:
     assert str(found.crs) == "EPSG:32633"
 
 
+TILES: dict[str, Any] = {
+    "id": "mine",
+    "supportedCRS": "http://www.opengis.net/def/crs/EPSG/0/32633",
+    "tileMatrices": [
+        {"id": str(i), "cellSize": 10 * 2**i, "pointOfOrigin": [5000, 9000]} for i in range(3)
+    ],
+}  # fmt: skip
+
+
 SCALES = st.sampled_from([1.0, 1.5, 2.0, 3.0])
 OFFSETS = st.sampled_from([0.0, 0.5, 1.0, 4.0])
 
@@ -221,6 +230,33 @@ def test_relative_transforms_without_sense_are_named(extra: Any, message: str) -
     root.attrs["multiscales"] = {"layout": layout}
     with pytest.raises(oz.InvalidMetadata, match=rf"multiscales: .*{message}"):
         oz.geo.open(root.store)
+
+
+def test_levels_of_a_tile_matrix_set_are_found() -> None:
+    root = oz.create_group({})
+    for name, size in (("0", 8), ("1", 4)):
+        root.create_array(f"{name}/b02", shape=(size, size))
+    stated: dict[str, Any] = {"tile_matrix_set": TILES, "resampling_method": "average"}
+    root.attrs["multiscales"] = stated
+    found = oz.geo.open(root.store)
+    assert [level.array.path for level in found.levels] == ["0/b02", "1/b02"], "2 is not stored"
+    assert str(found.crs) == "EPSG:32633"
+    assert found.bounds is None
+    with pytest.raises(oz.InvalidMetadata, match="has no coordinates; read it by index"):
+        found.read((0, 0, 1, 1))
+
+
+def test_levels_of_a_named_tile_matrix_set_are_placed_by_coordinates() -> None:
+    root = oz.create_group({}, attributes={"multiscales": {"tile_matrix_set": "WebMercatorQuad"}})
+    with pytest.raises(oz.InvalidMetadata, match="no child has the name of a tile matrix"):
+        oz.geo.open(root.store)
+    for name, size in (("9", 4), ("10", 8)):
+        root.create_array(f"{name}/b", shape=(size, size), dimension_names=["y", "x"])
+        root.create_array(f"{name}/x", data=(np.arange(size) + 0.5) / size, dimension_names=["x"])
+        root.create_array(f"{name}/y", data=1 - np.arange(size) / size, dimension_names=["y"])
+    found = oz.geo.open(root.store, variable="b")
+    assert [level.array.path for level in found.levels] == ["10/b", "9/b"]
+    assert found.resolutions == (0.125, 0.25)
 
 
 def test_a_layout_of_an_earlier_draft_is_read() -> None:
@@ -279,12 +315,12 @@ def test_a_pyramid_states_its_version_and_stays_a_map_after_conversion(
     "stated",
     [
         *([], {}, {"layout": []}, [{"datasets": [{"asset": "0"}]}], "0"),
-        *([{"datasets": [{"path": 0}]}], {"tile_matrix_set": {"tileMatrices": []}}),
+        *([{"datasets": [{"path": 0}]}], {"tile_matrix_set": {"tileMatrices": [{}]}}),
     ],
 )
 def test_multiscales_without_sense_are_named(stated: Any) -> None:
     group = oz.create_group({}, attributes={"multiscales": stated})
-    with pytest.raises(oz.InvalidMetadata, match="multiscales: expected"):
+    with pytest.raises(oz.InvalidMetadata, match=r"multiscales|tile_matrix_set: expected"):
         oz.geo.open(group.store)
 
 

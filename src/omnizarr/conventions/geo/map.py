@@ -4,6 +4,9 @@ The levels of a group are listed in its attribute `multiscales`, in one of these
 
 - the convention "Multiscale Arrays": ``[{"datasets": [{"path": "0"}, …]}]``
 - GeoZarr: ``{"layout": [{"asset": "0", …}, …]}``; in drafts ``path`` or ``id`` instead of ``asset``
+- drafts of GeoZarr: ``{"tile_matrix_set": …}``, an object of the OGC's Two Dimensional Tile Matrix
+  Set 2.0, or its name. Every child named like a tile matrix is a level, whose own coordinates say
+  where it is.
 
 A single array is a map of one level.
 """
@@ -32,10 +35,43 @@ from omnizarr.conventions.geo.transform import (
 )
 from omnizarr.extension import as_plain, paths
 
+SET = "tile_matrix_set"
 _ASSET = ("asset", "path", "id")  # names of the path of a level, in the order of precedence
 _RELATIVE = "transform"  # the key of a level's place in the pixels of another
 # Quotients such as 0.3 / 0.1 differ from whole numbers by rounding errors.
 _TOLERANCE = 1e-6
+
+
+def _tile_levels(group: Group, given: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the children of a group that are levels of a tile matrix set."""
+    if isinstance(given, str):
+        found = sorted((n for n, _ in group.groups() if n.isdigit()), key=int)
+    else:
+        matrices = given.get("tileMatrices") if isinstance(given, Mapping) else None
+        ids = [m.get("id") if isinstance(m, Mapping) else None for m in matrices or ()]
+        if not isinstance(matrices, list) or not all(isinstance(id_, str) for id_ in ids):
+            raise errors.InvalidMetadata(
+                f"{group.name} in {group.store!r}: {SET}: expected a name or an object with"
+                f" 'tileMatrices', each with an 'id', got {given!r}"
+            )
+        stored = {*group.keys()}
+        found = [str(id_) for id_ in ids if id_ in stored]
+    if not found:
+        where = f"{group.name} in {group.store!r}"
+        raise errors.InvalidMetadata(f"{where}: no child has the name of a tile matrix of {SET}")
+    return [(name, {}) for name in found]
+
+
+def _tile_crs(multiscales: Any) -> CRS | None:
+    """Return the reference system of a tile matrix set, or None."""
+    given = multiscales.get(SET) if isinstance(multiscales, Mapping) else None
+    if not isinstance(given, Mapping):
+        return None
+    crs = given.get("crs", given.get("supportedCRS"))
+    if isinstance(crs, Mapping):
+        crs = crs.get("uri", crs.get("wkt"))
+    with errors.error_context("crs", catch=(errors.InvalidArgument,), into=errors.InvalidMetadata):
+        return None if crs is None else CRS.of(crs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +272,7 @@ def open(
         return Map((Level(array, read_transform(array), *spatial_axes(array)),), read_crs(array))
     entries = _entries(node, _chosen(node, multiscales, multiscale))
     levels = _levels([(_array(node, path, variable), extra) for path, extra in entries], node)
-    return Map(levels, read_crs(levels[0].array) or from_proj(node.attrs))
+    return Map(levels, read_crs(levels[0].array) or from_proj(node.attrs) or _tile_crs(multiscales))
 
 
 def _chosen(group: Group, multiscales: Any, wanted: int | str | None) -> Any:
@@ -265,6 +301,8 @@ def _entries(group: Group, multiscales: Any) -> list[tuple[str, Mapping[str, Any
     listed: Any = None
     if isinstance(multiscales, list) and multiscales and isinstance(multiscales[0], Mapping):
         listed = multiscales[0].get("datasets")
+    elif isinstance(multiscales, Mapping) and SET in multiscales and "layout" not in multiscales:
+        return _tile_levels(group, multiscales[SET])
     elif isinstance(multiscales, Mapping):
         listed, keys = multiscales.get("layout"), _ASSET
     listed = listed if isinstance(listed, list) else []
