@@ -78,9 +78,3 @@ def test_what_is_not_understood_is_said(in_tmp: Any) -> None:
     facts = describe(array._location, model)
     assert "crc99" in facts["not_understood"]
     assert "crc99" in summary(facts)["not understood"]
-
-
-def test_an_array_without_axes_is_described() -> None:
-    facts = facts_of(oz.create_array(data=np.float32(3)))
-    assert facts["shape"] == []
-    assert facts["chunk_grid"] == []

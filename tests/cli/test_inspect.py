@@ -1,8 +1,15 @@
-"""Commands that show metadata and values."""
+"""Commands that show metadata, values and pictures, and that serve them."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -148,12 +155,6 @@ def test_info_without_a_listing_counts_nothing(ocean: Path) -> None:
     assert "stored" not in text
 
 
-def test_wrong_arguments_have_one_exit_code_as_text_and_as_json(ocean: Path) -> None:
-    for more in ((), ("--json",)):
-        assert run("attrs", "ocean.zarr", "--delete", "nothing", *more).exit_code == 2
-        assert run("info", "nothing.zarr", *more).exit_code == 3
-
-
 TIME = np.dtype("<M8[7Y]")
 
 
@@ -171,3 +172,72 @@ def test_times_beyond_the_years_of_numpy_are_shown(in_tmp: Path, command: str, d
     assert "fill value" in str(array.info)
     for options in ((), ("--json",)):
         assert run(command, "t.zarr", *options).exit_code == 0
+
+
+def test_a_picture_is_written_and_replaced_only_on_demand(ocean: Path) -> None:
+    assert run("preview", ocean, "a.png").stdout == "a.png\n"
+    before = Path("a.png").read_bytes()
+    assert before.startswith(b"\x89PNG")
+    refused = run("preview", ocean, "a.png")
+    assert refused.exit_code == 2
+    assert "a.png exists; replace it? Nothing was changed; give --yes" in refused.output
+    done = run("preview", ocean, "a.png", "--yes", "--pixels", 4, "--json")
+    assert json.loads(done.stdout)["output"] == "a.png"
+    assert Path("a.png").read_bytes() != before
+
+
+def test_wrong_positions_are_named(ocean: Path) -> None:
+    for position, text in (("t", "KEY=VALUE"), ("=3", "KEY=VALUE"), ("nowhere=1", "no other axis")):
+        wrong = run("preview", ocean, "a.png", "--at", position)
+        assert (wrong.exit_code, text in wrong.output) == (2, True)
+    assert not Path("a.png").exists()
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Path:
+    oz.create_group(tmp_path / "a.zarr").create_array("t", data=[1, 2, 3])
+    return tmp_path / "a.zarr"
+
+
+@contextmanager
+def _start(*words: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "omnizarr", "serve", *words]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_an_interrupt_ends_it_cleanly(where: Path) -> None:
+    with _start(str(where), "--port", "0") as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        url = line.split()[-1]
+        assert line == f"serving {where} at {url}\n"
+        with urllib.request.urlopen(f"{url}store/zarr.json") as answer:
+            assert answer.read() == (where / "zarr.json").read_bytes()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert "Traceback" not in errors
+        assert f"programs open {url}store" in errors
+        assert process.returncode == 0
+
+
+def test_the_token_is_part_of_the_address_and_the_page_is_opened(
+    where: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    words = ["serve", str(where), "--port", "0", "--seconds", "0", "--open", "--json"]
+    found = [json.loads(run(*words, "--token", "random").stdout) for _ in range(2)]
+    assert [each["page"] for each in found] == opened
+    assert opened[0] == f"{found[0]['url']}?token={found[0]['token']}"
+    assert len(found[0]["token"]) >= 20
+    assert found[0]["token"] != found[1]["token"]
+    monkeypatch.setenv("OMNIZARR_TOKEN", "abc")
+    assert json.loads(run(*words).stdout)["token"] == "abc"

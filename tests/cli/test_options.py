@@ -9,8 +9,6 @@ from typing import Any
 import click
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.cli.inspect import parse_selection
@@ -35,11 +33,6 @@ def test_a_shape_has_lengths_names_or_a_size(text: str, value: object) -> None:
 def test_a_wrong_shape_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected|at least"):
         parse_chunks(text)
-
-
-@given(st.lists(st.one_of(st.integers(1, 10**6), st.just(-1)), min_size=2, max_size=6))
-def test_shapes_are_read_as_they_are_printed(shape: list[int]) -> None:
-    assert parse_chunks(str(tuple(shape))) == tuple(shape)
 
 
 @pytest.mark.parametrize(

@@ -151,13 +151,6 @@ def test_a_slider_moves_along_another_axis_with_its_unit(page: Viewed) -> None:
     expect(page.readout).to_contain_text("x 100 50 µm")
 
 
-def test_the_axes_of_the_plane_can_be_exchanged(page: Viewed) -> None:
-    page.open("#/cells?view=100.5,10.5,8&at=1,0,0,0&map=gray&contrast=0,255&plane=3,2")
-    assert page.color() == (100, 100, 100)
-    page.page.get_by_label("Down").select_option("z")
-    page.wait_for_link("plane=1,2")
-
-
 def test_contrast_follows_handles_numbers_and_the_button(page: Viewed) -> None:
     page.open("#/plain/ramp?view=100.5,200.5,20&contrast=0,510")
     high = page.page.get_by_label("High end of the contrast")

@@ -191,13 +191,6 @@ def test_a_second_click_does_not_load_members_twice(page: Viewed) -> None:
     expect(page.page.locator(".members tbody tr")).to_have_count(250)
 
 
-def test_one_list_of_keys_is_shown_at_a_time(page: Viewed) -> None:
-    page.open()
-    page.page.keyboard.press("?")
-    page.page.keyboard.press("?")
-    expect(page.page.get_by_role("dialog")).to_have_count(1)
-
-
 def test_odd_arrays_are_shown(page: Viewed) -> None:
     values = {"one": "1", "nothing": "NaN", "infinite": "∞", "five": "7", "row": "1", "single": "3"}
     for name, value in values.items():

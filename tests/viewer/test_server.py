@@ -21,6 +21,7 @@ from omnizarr.errors import NodeNotFound, OmnizarrWarning, StoreError
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.viewer import server, values
 from omnizarr.viewer.access import ServerLimits
+from tests.soak import requests
 from tests.viewer.conftest import client_of, connect
 
 DATA = np.arange(24, dtype=">i2").reshape(4, 6)
@@ -164,7 +165,8 @@ def test_a_client_that_never_reads_is_dropped(
         with connect(client) as connection:
             connection.sendall(b"GET /store/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
             received = 0
-            for _ in range(100):  # the server gives up; what is on its way still arrives
+            end = time.monotonic() + 1
+            while time.monotonic() < end:  # the server gives up; what is on its way still arrives
                 if client.get("api/node").status_code != 200:
                     pytest.fail("the server does not answer others")
             connection.settimeout(30)
@@ -244,3 +246,21 @@ def test_the_work_of_a_client_that_goes_away_ends(
         count = len(parts)
         time.sleep(0.5)
         assert len(parts) == count < 2**17 // values.PART_CHUNKS
+
+
+PATIENCE = 20.0  # seconds, on a machine that does much else
+
+
+def test_the_server_withstands_hostile_requests(tmp_path: Path) -> None:
+    found = requests.run(tmp_path, 240)
+    wrong = {
+        (kind, result)
+        for kind, counts in found["kinds"].items()
+        for result in counts
+        if result not in (requests.ANSWERED, requests.REFUSED, requests.LEFT)
+    }
+    assert wrong == set()
+    assert found["alive"]
+    assert found["small"].wrong == 0
+    assert max(found["small"].seconds) < PATIENCE
+    assert found["memory"] is None or found["memory"] < requests.MEMORY

@@ -68,10 +68,6 @@ def client(tmp_path_factory: Any) -> Iterator[httpx.Client]:
         "cf", data=np.array([0, 1, 36]), attributes={"units": "hours since 2000-01-01"}
     )
     group.create_array(
-        "noleap", data=np.array([0, 59]),
-        attributes={"units": "days since 1970-01-01", "calendar": "noleap"},
-    )  # fmt: skip
-    group.create_array(
         "360", data=np.array([59, -1]),
         attributes={"units": "days since 2001-01-01", "calendar": "360_day", "_FillValue": -1},
     )  # fmt: skip
@@ -228,10 +224,6 @@ def test_times_of_other_calendars_are_the_dates_that_cf_decodes(
 
 
 def test_days_that_other_calendars_lack_are_sent(client: httpx.Client) -> None:
-    assert _get(client, "noleap", "0:2", decode="time").json() == [
-        "1970-01-01T00:00:00",
-        "1970-03-01T00:00:00",
-    ]
     assert _get(client, "360", "0:2", decode="time").json() == ["2001-02-30T00:00:00", None]
 
 

@@ -15,17 +15,9 @@ from omnizarr.conventions.cf.dataset import Dataset
 from omnizarr.conventions.cf.dataset import open as open_dataset
 from omnizarr.conventions.geo.map import open as open_map
 from omnizarr.conventions.geo.transform import from_attributes
+from omnizarr.conventions.ome import versions
 from omnizarr.conventions.ome.model import Metadata
 from omnizarr.conventions.ome.rules import MISSING, check
-from omnizarr.conventions.ome.versions import (
-    MEMBERS,
-    NAMESPACE,
-    RawMetadata,
-    Version,
-    find_metadata,
-    get_version,
-    stands_on,
-)
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
 from omnizarr.extension import (
     ArrayModel,
@@ -84,8 +76,8 @@ def validate(
     """
     is_attributes = isinstance(what, Mapping) and not has_store_path(what) and bool(what)
     if is_attributes and not any(isinstance(v, (bytes, bytearray)) for v in what.values()):
-        found = find_metadata(what)
-        message = f"no OME-Zarr metadata; expected 'ome', or one of {', '.join(MEMBERS)}"
+        found = versions.find_metadata(what)
+        message = f"no OME-Zarr metadata; expected 'ome', or one of {', '.join(versions.MEMBERS)}"
         return [Problem("", "", message)] if found is None else check(found, "")
     store, path = resolve_store_path(what, path, "r", storage_options)
     probe = Probe(path)
@@ -106,19 +98,19 @@ class _Walk:
 
     problems: list[Problem]
     start: Location
-    version: Version | None = None
+    version: versions.Version | None = None
     levels: int | None = None  # of the image whose labels are being checked
 
     def error(self, location: Location, field: str, message: str) -> None:
-        self.problems.append(Problem(_key(location), field, message))
+        self.problems.append(Problem(_attributes(location)[0], field, message))
 
     def group(self, location: Location, node: GroupModel, role: str | None) -> Metadata | None:
         """Check one group and everything it refers to; `role` is the member it must have."""
-        found = find_metadata(node.attributes)
+        found = versions.find_metadata(node.attributes)
         if found is None:
             self.error(location, "", f"no OME-Zarr metadata{f'; expected {role}' if role else ''}")
             return None
-        problems = check(found, _key(location))
+        problems = check(found, _attributes(location)[0])
         if found.version is None:  # reported above if it is required
             found = replace(found, version=(self.version or found.implied_version).name)
         self.problems += problems
@@ -133,10 +125,10 @@ class _Walk:
         self._below(location, found, metadata)
         return metadata
 
-    def _versions(self, location: Location, found: RawMetadata) -> bool:
+    def _versions(self, location: Location, found: versions.RawMetadata) -> bool:
         """Return True if the metadata have the version of the group above; record what is wrong."""
         try:
-            version = get_version(found.version)
+            version = versions.get_version(found.version)
         except InvalidMetadata:
             return False  # already reported
         if version != (self.version or version):
@@ -145,7 +137,7 @@ class _Walk:
             self.error(location, f"{found.field}version", f"{message}; expected one version")
             return False
         self.version = version
-        if not stands_on(version, location.format.name):
+        if not versions.stands_on(version, location.format.name):
             message = f"OME-Zarr {version.name} requires zarr {version.zarr_format}, but this is"
             field = found.field.rstrip(".")
             self.error(location, field, f"{message} {title(location.format.name, '')}")
@@ -169,7 +161,7 @@ class _Walk:
         self.error(location, field, message)
         return None
 
-    def _below(self, location: Location, found: RawMetadata, metadata: Metadata) -> None:
+    def _below(self, location: Location, found: versions.RawMetadata, metadata: Metadata) -> None:
         for i, multiscale in enumerate(metadata.multiscales):
             names = tuple(a.name for a in multiscale.axes)
             for j, dataset in enumerate(multiscale.datasets):
@@ -201,7 +193,9 @@ class _Walk:
             self.error(child[0], "multiscales[0].datasets", message)
         if metadata.image_label is None:
             message = "missing, but recommended for label images"
-            self.problems.append(Problem(_key(child[0]), "image-label", message, "warning"))
+            self.problems.append(
+                Problem(_attributes(child[0])[0], "image-label", message, "warning")
+            )
 
     def _level(
         self, location: Location, array: ArrayModel, names: tuple[str, ...], label: bool
@@ -225,7 +219,7 @@ class _Walk:
         if label and array.data_type.name not in _INTEGERS:
             error("data_type", f"a label image must have integers, got {array.data_type.name}")
 
-    def _labels(self, location: Location, found: RawMetadata, metadata: Metadata) -> None:
+    def _labels(self, location: Location, found: versions.RawMetadata, metadata: Metadata) -> None:
         if metadata.labels is not None:
             for i, name in enumerate(metadata.labels):
                 self._image(location, f"{found.field}labels[{i}]", name, label=True)
@@ -248,9 +242,13 @@ class _Walk:
                 message = f"is {view.acquisition}, but the plate has {sorted(runs)}"
                 self.error(location, field, message)
 
-    def _series(self, location: Location, found: RawMetadata) -> None:
+    def _series(self, location: Location, found: versions.RawMetadata) -> None:
         described = location.child("OME").find([])
-        inner = find_metadata(described.attributes) if isinstance(described, GroupModel) else None
+        inner = (
+            versions.find_metadata(described.attributes)
+            if isinstance(described, GroupModel)
+            else None
+        )
         listed = None if inner is None else inner.members.get("series")
         if isinstance(listed, list) and all(isinstance(p, str) for p in listed):
             for path in listed:
@@ -264,23 +262,17 @@ class _Walk:
             self.error(location, found.field + "series", "lists no image, and there is no image 0")
 
 
-def _key(location: Location) -> str:
-    """Return the key of the metadata that contains a node's attributes."""
-    keys = location.format.keys(location.path)
-    return [keys[0], *get_existing(location.store, keys)][-1]
-
-
 # Nodes that declare a convention
 
 
 def ome(store: Store, path: str) -> Found:
     """Check all images, plates and collections of OME-Zarr."""
     for location, node in _outermost(store, path, _declares_ome):
-        metadata = find_metadata(node.attributes)
+        metadata = versions.find_metadata(node.attributes)
         version = None if metadata is None else metadata.version
         start = f"OME-Zarr {version}" if isinstance(version, str) else "OME-Zarr"
         for problem in validate(store, location.path):
-            field = problem.field.removeprefix("attributes.").removeprefix(f"{NAMESPACE}.")
+            field = problem.field.removeprefix("attributes.").removeprefix(f"{versions.NAMESPACE}.")
             section = re.split(r"[.\[]", field)[0] or "metadata"
             parent = problem.key.rpartition("/")[0]
             at = parent if parent.startswith(location.path) else location.path
@@ -347,7 +339,10 @@ def _declares_ome(node: Node) -> bool:
     attributes = node.attributes
     if not isinstance(node, GroupModel):
         return False
-    if isinstance(attributes.get(NAMESPACE), dict) or "bioformats2raw.layout" in attributes:
+    if (
+        isinstance(attributes.get(versions.NAMESPACE), dict)
+        or "bioformats2raw.layout" in attributes
+    ):
         return True
     multiscales = attributes.get("multiscales")
     first = multiscales[0] if isinstance(multiscales, list) and multiscales else None
@@ -364,15 +359,16 @@ def _declares_cf(node: Node) -> bool:
 def _declares_geo(node: Node) -> bool:
     attributes = node.attributes
     multiscales = attributes.get("multiscales")
-    if isinstance(multiscales, Mapping) and {"layout", "tile_matrix_set"} & {*multiscales}:
+    if isinstance(multiscales, Mapping) and "layout" in multiscales:
         return True
     return any(isinstance(name, str) and _GEO.match(name) for name in attributes)
 
 
 def _attributes(location: Location) -> tuple[str, str]:
     """Return the key of the document with a node's attributes, and the start of their fields."""
-    keys = [*get_existing(location.store, location.format.keys(location.path))]
-    return keys[-1], "attributes." if len(keys) == 1 else ""
+    keys = location.format.keys(location.path)
+    existing = [*get_existing(location.store, keys)]
+    return [keys[0], *existing][-1], "attributes." if len(existing) == 1 else ""
 
 
 def _with_document(problem: Problem, start: Location, rule: str) -> tuple[str, Problem, str]:

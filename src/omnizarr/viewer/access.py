@@ -14,7 +14,6 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -24,13 +23,13 @@ from omnizarr.errors import InvalidArgument
 
 ANY_ADDRESS = ("0.0.0.0", "::")  # of a server that listens at all addresses of the machine
 _log = logging.getLogger("omnizarr.serve")
+_BUSY = "the server is busy; try again"
 _TOKEN = re.compile(r'((?![;,"\\&=%+#])[!-~])+')  # can be part of a URL and of headers
 _HOST = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::\d*)?")
 _ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 )
-_EXPOSED = b"accept-ranges, content-range, etag, x-shape, x-dtype, x-missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +80,11 @@ def json_response(found: Any, status: int = 200, headers: Any = None) -> Respons
     return response
 
 
-def _refusal(message: str, status: int, **headers: str) -> Response:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return json_response({"error": message}, status, named)
-
-
 class RequestGate:
     """Lets requests in, or refuses them, and adds headers to all responses."""
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
-        self._app, self._origins, self._token = app, options.origins, options.token
+        self._app, self._token = app, options.token
         named = [urlsplit(origin).hostname for origin in options.origins if "://" in origin]
         names = filter(None, ("localhost", *options.host_names, *named))
         self._names = {name.lower() for name in names}
@@ -103,7 +97,7 @@ class RequestGate:
                 await self._app(scope, receive, send)
             return  # a web socket, which is refused
         request = Request(scope)
-        extra = [*_ALWAYS, *self._cors(request.headers.get("origin"))]
+        extra = [*_ALWAYS]
         answered = False
 
         async def send_with_headers(message: Message) -> None:
@@ -123,7 +117,7 @@ class RequestGate:
                 refusal = RedirectResponse(f"/?{rest}" if rest else "/", 303)
         portion = None if refusal is not None else self._running.try_take(client_of(scope))
         if portion is None:
-            refusal = refusal or _refusal("the server is busy; try again", 503, retry_after="1")
+            refusal = refusal or json_response({"error": _BUSY}, 503, {"retry-after": "1"})
             await refusal(scope, receive, send_with_headers)
             return
         try:
@@ -134,41 +128,28 @@ class RequestGate:
                 raise  # the server closes the connection, so that nobody takes a part for the whole
             _log.exception("internal error while answering %s", scope["path"])
 
-    def _cors(self, origin: str | None) -> list[tuple[bytes, bytes]]:
-        if origin is None or not self._origins:
-            return []
-        everybody = "*" in self._origins
-        found = [] if everybody else [(b"vary", b"Origin")]
-        if everybody or origin in self._origins:
-            allowed = b"*" if everybody else origin.encode("latin-1")
-            found.append((b"access-control-allow-origin", allowed))
-            found.append((b"access-control-expose-headers", _EXPOSED))
-        return found
-
     def _refuse(self, request: Request) -> Response | None:
         """Return the response to a request that is not let in, or None."""
         scope, headers = request.scope, request.headers
         for name in headers.getlist("host"):
             if not self._is_named(name, scope):
-                return _refusal(
+                message = (
                     f"this server is not called {name[:100]!r}; where that is its name, start it"
-                    " with --host-name NAME, or host_names=",
-                    421,
                 )
-        if request.method == "OPTIONS" and "access-control-request-method" in headers:
-            return self._preflight(headers)
+                return json_response({"error": f"{message} with --host-name, or host_names="}, 421)
         if request.method not in ("GET", "HEAD"):
             message = "the server is read-only: GET and HEAD are allowed"
-            return _refusal(message, 405, allow="GET, HEAD")
+            return json_response({"error": message}, 405, {"allow": "GET, HEAD"})
         if headers.get("content-length", "0").strip("0") or "transfer-encoding" in headers:
-            return _refusal("a request must not have a body", 413, connection="close")
+            message = "a request must not have a body"
+            return json_response({"error": message}, 413, {"connection": "close"})
         kind, _, given = headers.get("authorization", "").partition(" ")
         tokens = [given.strip()] if kind.lower() == "bearer" else []
         tokens.append(request.cookies.get(_cookie_name(scope), ""))
         tokens += request.query_params.getlist("token")
         if self._token is not None and not self._is_token(tokens):
             message = "a token is needed: ?token=… or the header Authorization: Bearer …"
-            return _refusal(message, 401, www_authenticate="Bearer")
+            return json_response({"error": message}, 401, {"www-authenticate": "Bearer"})
         return None
 
     def _is_token(self, given: Iterable[str]) -> bool:
@@ -193,16 +174,6 @@ class RequestGate:
         known = {*self._names, str((scope.get("server") or ("",))[0])}
         return address.is_loopback or name in known or not known.isdisjoint(ANY_ADDRESS)
 
-    def _preflight(self, headers: Headers) -> Response:
-        allowed = {
-            "access-control-allow-methods": "GET, HEAD",
-            "access-control-allow-headers": headers.get("access-control-request-headers") or "*",
-            "access-control-max-age": "600",
-        }
-        if "access-control-request-private-network" in headers:
-            allowed["access-control-allow-private-network"] = "true"
-        return Response(status_code=204, headers=allowed if self._origins else {})
-
 
 def _cookie_name(scope: Scope) -> str:
     """Return the name of the cookie; browsers share cookies between the ports of a host."""
@@ -218,7 +189,7 @@ def client_of(scope: Scope) -> str:
 
 
 def _busy() -> HTTPException:
-    return HTTPException(503, "the server is busy; try again", {"retry-after": "1"})
+    return HTTPException(503, _BUSY, {"retry-after": "1"})
 
 
 class Portion:
@@ -264,7 +235,16 @@ class FairShare:
             raise _busy()
 
     async def take(self, client: str, amount: int) -> Portion:
-        """Return a portion as soon as it is available and it is this client's turn."""
+        """Return a portion as soon as it is available and it is this client's turn.
+
+        More than there is for all is memory for an answer, which is refused.
+        """
+        if amount > self.most():
+            message = (
+                f"the answer needs {amount} bytes of memory, more than the {self.most()} that the"
+                " server has for answers; start it with more: --memory, or ServerLimits(memory=…)"
+            )
+            raise HTTPException(413, message)
         portion = None if client in self._lines else self.try_take(client, amount)
         if portion is None:
             await self._wait(client, amount)
@@ -317,17 +297,3 @@ class FairShare:
                     self._lines[client] = self._lines.pop(client)
             if not line:
                 del self._lines[client]
-
-
-class AnswerMemory(FairShare):
-    """The memory for making answers, and for answers that clients have not read yet."""
-
-    async def take(self, client: str, amount: int) -> Portion:
-        """Return a portion; raise if it exceeds the memory for all answers."""
-        if amount > self.most():
-            message = (
-                f"the answer needs {amount} bytes of memory, more than the {self.most()} that the"
-                " server has for answers; start it with more: --memory, or ServerLimits(memory=…)"
-            )
-            raise HTTPException(413, message)
-        return await super().take(client, amount)

@@ -1,8 +1,7 @@
 """The application: routes and their handlers, and errors as JSON.
 
 Work is done on threads, never on the event loop: stored values by threads for input and output,
-what decodes by `omnizarr.aio`, which shares its threads with the rest of the process. A client that
-goes away takes its waiting work with it.
+what decodes by `omnizarr.aio`. A client that goes away takes its waiting work with it.
 """
 
 from __future__ import annotations
@@ -16,34 +15,15 @@ from typing import Any, TypeVar, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from omnizarr import aio, config
-from omnizarr.errors import (
-    ChunkError,
-    InvalidArgument,
-    InvalidMetadata,
-    NodeNotFound,
-    OmnizarrError,
-    SelectionError,
-    StoreError,
-    WrongNode,
-)
+from omnizarr import aio, config, errors
 from omnizarr.extension import LeadsOutside, Store, ThreadPool, can_list, has_low_latency
-from omnizarr.viewer import keys
-from omnizarr.viewer.access import (
-    AnswerMemory,
-    ClientGone,
-    FairShare,
-    Portion,
-    RequestGate,
-    ServerOptions,
-    client_of,
-    json_response,
-)
+from omnizarr.viewer import access, keys
 from omnizarr.viewer.describe import caused_by, chunk_map, find_array, public_message
 from omnizarr.viewer.folder import Folder, Located
 from omnizarr.viewer.values import TEXT, EncodedValues, Parts, TooLarge, Wanted, read_values
@@ -57,27 +37,23 @@ _POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline';"
     " base-uri 'none'; form-action 'none'; frame-ancestors "
 )
+_EXPOSED = ("accept-ranges", "content-range", "etag", "x-shape", "x-dtype", "x-missing")
 _PAGE_TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html"}
-_STATUSES: tuple[tuple[type[Exception], int], ...] = (  # the first that an error is one of
+_STATUSES: tuple[tuple[Any, int], ...] = (  # the first that an error is one of
     (TooLarge, 413),
-    (NodeNotFound, 404),
-    (WrongNode, 400),
-    (SelectionError, 400),
-    (ChunkError, 422),
-    (InvalidArgument, 400),
-    (InvalidMetadata, 422),
-    (StoreError, 503),
-    (OmnizarrError, 422),
+    (errors.NodeNotFound, 404),
+    ((errors.WrongNode, errors.SelectionError, errors.InvalidArgument), 400),
+    (errors.StoreError, 503),
 )
 
 
 class Served:
     """A store that is served, and the handlers of its routes."""
 
-    def __init__(self, store: Store, options: ServerOptions) -> None:
+    def __init__(self, store: Store, options: access.ServerOptions) -> None:
         limits, origins = options.limits, options.origins
-        self._memory = AnswerMemory(lambda: limits.memory, limits.share, limits.wait_seconds)
-        self._running = FairShare(self._at_once, 1.0, limits.wait_seconds)
+        self._memory = access.FairShare(lambda: limits.memory, limits.share, limits.wait_seconds)
+        self._running = access.FairShare(self._at_once, 1.0, limits.wait_seconds)
         self._stored = keys.ServedValues(self._memory)
         # Notebooks have another origin; who may read the values may also show the page.
         around = ("*", "vscode-webview:") if "*" in origins else ("'self'", *origins)
@@ -106,7 +82,7 @@ class Served:
                 return await aio.run(function, *args)
             return await asyncio.wrap_future(_requests.submit(function, *args))
 
-    async def decode_parts(self, client: str, parts: Parts[T]) -> tuple[T, Portion]:
+    async def decode_parts(self, client: str, parts: Parts[T]) -> tuple[T, access.Portion]:
         """Return the result of work in parts, and the memory for it.
 
         Others have their turn between two parts, and a client that has left gets no further one.
@@ -148,7 +124,7 @@ class Served:
         if found is None:
             raise HTTPException(404, "there is no hierarchy at this path")
         hierarchy, inside = found
-        run = partial(self.decode, client_of(request.scope))
+        run = partial(self.decode, access.client_of(request.scope))
         view = await run(hierarchy.view, int(start[2]))
         return await self._answer(request, view, inside, run)
 
@@ -182,8 +158,8 @@ class Served:
     async def _json(self, request: Request, function: Callable[..., Any], *args: Any) -> Response:
         """Answer with what a function returns for the path of a request."""
         path = request.query_params.get("path", "")
-        work = self.decode(client_of(request.scope), function, path, *args)
-        return json_response(await while_connected(request, work))
+        work = self.decode(access.client_of(request.scope), function, path, *args)
+        return access.json_response(await while_connected(request, work))
 
     async def values(self, request: Request) -> Response:
         """Answer with decoded values."""
@@ -200,7 +176,7 @@ class Served:
             array = find_array(*self.folder.node(query.get("path", "")))
             return (yield from read_values(array, wanted))
 
-        work = self.decode_parts(client_of(request.scope), parts())
+        work = self.decode_parts(access.client_of(request.scope), parts())
         found, portion = await while_connected(request, work)
         headers = {
             "cache-control": "no-cache",
@@ -240,20 +216,20 @@ class Served:
     async def error(self, request: Request, error: Exception) -> Response:
         """Answer with an error as JSON, without the place of the store."""
         if isinstance(error, HTTPException):
-            return json_response({"error": error.detail}, error.status_code, error.headers)
-        if not isinstance(error, OmnizarrError):  # what it was is in the server's log only
-            return json_response({"error": "internal error"}, 500)
+            return access.json_response({"error": error.detail}, error.status_code, error.headers)
+        if not isinstance(error, errors.OmnizarrError):  # what it was is in the server's log only
+            return access.json_response({"error": "internal error"}, 500)
         facts: dict[str, Any] = {"error": public_message(error, self.store)}
-        if isinstance(error, ChunkError):
+        if isinstance(error, errors.ChunkError):
             facts |= {"chunk": list(error.chunk), "key": error.key}
-        return json_response(facts, status_of(error))
+        return access.json_response(facts, status_of(error))
 
 
-def status_of(error: OmnizarrError) -> int:
+def status_of(error: errors.OmnizarrError) -> int:
     """Return the status code for an error."""
     if caused_by(error, LeadsOutside):
         return 403
-    return next(status for kind, status in _STATUSES if isinstance(error, kind))
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 422)
 
 
 def _count_in_query(request: Request, name: str, default: int) -> int:
@@ -277,16 +253,16 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            raise ClientGone
+            raise access.ClientGone
         return task.result()
     finally:
         closing.cancel()
         task.cancel()
 
 
-def application(store: Store, options: ServerOptions | None = None) -> ASGIApp:
+def application(store: Store, options: access.ServerOptions | None = None) -> ASGIApp:
     """Return the ASGI application that serves a store, for any ASGI server."""
-    options = options or ServerOptions()
+    options = options or access.ServerOptions()
     served = Served(store, options)
     routes: list[tuple[str, Handler]] = [
         ("/", served.page),
@@ -301,7 +277,10 @@ def application(store: Store, options: ServerOptions | None = None) -> ASGIApp:
     ]
     app = Starlette(
         routes=[Route(path, handler, methods=["GET"]) for path, handler in routes],
-        exception_handlers=dict.fromkeys((HTTPException, OmnizarrError, Exception), served.error),
+        exception_handlers=dict.fromkeys(
+            (HTTPException, errors.OmnizarrError, Exception), served.error
+        ),
     )
     app.router.redirect_slashes = False
-    return RequestGate(app, options)
+    methods, gate = ("GET", "HEAD"), access.RequestGate(app, options)
+    return CORSMiddleware(gate, options.origins, methods, "*", expose_headers=_EXPOSED)

@@ -1,9 +1,7 @@
 """Descriptions of nodes: what there is, and how it is shown on the page and in pictures.
 
-A node is shown as a plane, a plot or a table, along axes with names, units and coordinates where
-OME-Zarr, CF or GeoZarr metadata state them. A node that cannot be understood is described by its
-error, so that the others can be seen. Messages say nothing of where the store is: not the path of
-its directory, nor what is beside it.
+A node that cannot be understood is described by its error, so that the others can be seen. Messages
+say nothing of where the store is: not the path of its directory, nor what is beside it.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from omnizarr import Array, Group
+from omnizarr import Array, Group, extension
 from omnizarr.conventions.cf.dataset import Dataset
 from omnizarr.conventions.cf.times import is_time
 from omnizarr.conventions.cf.variable import Variable
@@ -30,23 +28,7 @@ from omnizarr.conventions.ome.image import Image, OmeGroup
 from omnizarr.conventions.ome.rules import load
 from omnizarr.conventions.ome.versions import is_image
 from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrError, TargetError, WrongNode
-from omnizarr.extension import (
-    BoundArray,
-    EnclosesFiles,
-    GroupModel,
-    LeadsOutside,
-    Location,
-    Node,
-    Store,
-    bound_array,
-    can_list,
-    find_node,
-    has_cheap_requests,
-    open_node,
-    paths,
-    redact_urls,
-    type_name,
-)
+from omnizarr.extension import Store, can_list, has_cheap_requests, paths
 from omnizarr.viewer.values import TEXT, decoding, json_value, largest_sizes, transfer_type
 
 Json: TypeAlias = dict[str, Any]
@@ -77,14 +59,14 @@ _CF_KINDS = {"X": "space", "Y": "space", "Z": "space", "T": "time"}
 # Nodes and messages
 
 
-def find(store: Store, path: str) -> tuple[Location, Node]:
+def find(store: Store, path: str) -> tuple[extension.Location, extension.Node]:
     """Return the location and the node at a path; raise NodeNotFound or InvalidMetadata."""
-    return find_node(store, paths.normalize(path), read_only=True, use_consolidated=None)
+    return extension.find_node(store, paths.normalize(path), read_only=True, use_consolidated=None)
 
 
 def find_array(store: Store, path: str) -> Array:
     """Return the array at a path; raise if there is a group."""
-    node = open_node(*find(store, path))
+    node = extension.open_node(*find(store, path))
     if not isinstance(node, Array):
         raise WrongNode(f"{node.name} is a group; only arrays have values")
     return node
@@ -121,7 +103,7 @@ def caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
 
 def _public_text(text: str, store: Store) -> str:
     """Return a text without the place of the store."""
-    text = redact_urls(text)
+    text = extension.redact_urls(text)
     root = getattr(store, "root", None)
     known = [repr(store), *([] if root is None else [repr(str(root)), str(root)])]
     for place in sorted(filter(None, known), key=len, reverse=True):
@@ -136,7 +118,7 @@ def members(store: Store, path: str, offset: int, limit: int) -> Json:
     """Return the summaries of some members of a group, in the order of their names."""
     location, node = find(store, path)
     found: Json = {"path": location.path, "total": 0, "next": None, "members": []}
-    if not isinstance(node, GroupModel):
+    if not isinstance(node, extension.GroupModel):
         return found
     end = offset + limit
     if location.consolidated is not None or not can_list(location.store):
@@ -155,27 +137,27 @@ def members(store: Store, path: str, offset: int, limit: int) -> Json:
     return {**found, "next": end if end < len(names) else None}
 
 
-def _closed(location: Location, names: Iterable[str]) -> dict[str, Exception]:
+def _closed(location: extension.Location, names: Iterable[str]) -> dict[str, Exception]:
     """Return the errors of members that are links to outside of the served folder."""
     found: dict[str, Exception] = {}
-    if isinstance(location.store, EnclosesFiles) and location.store.enclosure is not None:
+    if isinstance(location.store, extension.EnclosesFiles) and location.store.enclosure is not None:
         for name in names:
             try:
                 location.store.check_links([paths.join(location.path, name)])
-            except LeadsOutside as e:
+            except extension.LeadsOutside as e:
                 found[name] = e
     return found
 
 
-def summary(location: Location, node: Node | Exception, store: Store) -> Json:
+def summary(location: extension.Location, node: extension.Node | Exception, store: Store) -> Json:
     """Return the facts about a node that a list of members shows."""
     found: Json = {"name": paths.name(location.path), "path": location.path}
     if isinstance(node, Exception):
         return {**found, "kind": "error", "error": public_message(node, store)}
-    if isinstance(node, GroupModel):
+    if isinstance(node, extension.GroupModel):
         kind = "image" if is_image(node.attributes, location.format.name) else "group"
-        return {**found, "kind": kind, "members": _has_members(location)}
-    found |= {"kind": "array", "shape": node.shape, "dtype": type_name(node.data_type)}
+        return {**found, "kind": kind, "members": True}
+    found |= {"kind": "array", "shape": node.shape, "dtype": extension.type_name(node.data_type)}
     try:
         array = Array.at(location, node)
         found["chunks"] = largest_sizes(array.chunks)
@@ -183,18 +165,10 @@ def summary(location: Location, node: Node | Exception, store: Store) -> Json:
             found["shards"] = largest_sizes(array.shards)
         found["nbytes"] = array.nbytes
         if array.size:  # unknown codecs raise here
-            _ = BoundArray(location.store, location.path, "", node).first_pipeline
+            _ = extension.BoundArray(location.store, location.path, "", node).first_pipeline
     except OmnizarrError as e:
         found["error"] = public_message(e, store)
     return found
-
-
-def _has_members(location: Location) -> bool:
-    """Return False for a group that is known to be empty."""
-    if has_cheap_requests(location.store) and can_list(location.store):
-        with suppress(OmnizarrError):
-            return bool(location.child_names())
-    return True
 
 
 # One node
@@ -204,7 +178,7 @@ def describe(store: Store, path: str) -> Json:
     """Return all facts about a node."""
     try:
         location, model = find(store, path)
-        node = open_node(location, model)
+        node = extension.open_node(location, model)
     except InvalidMetadata as e:
         path, message = paths.normalize(path), public_message(e, store)
         broken: Json = {"name": paths.name(path), "path": path, "kind": "error", "error": message}
@@ -268,10 +242,7 @@ def nothing(reason: str) -> Json:
 
 
 def display(node: Array | Group, message: Callable[[OmnizarrError], str] = str) -> Json:
-    """Return how the values of a node can be shown; "none" with a reason if they cannot.
-
-    `message` makes the reason from an error.
-    """
+    """Return how the values of a node can be shown; "none" with a reason if they cannot."""
     try:
         if isinstance(node, Array):
             return _display_array(node)
@@ -285,7 +256,7 @@ def display(node: Array | Group, message: Callable[[OmnizarrError], str] = str) 
 
 
 def _display_array(array: Array) -> Json:
-    bound_array(array)  # which raises for codecs that are not known
+    extension.bound_array(array)  # which raises for codecs that are not known
     axes = [_axis(array, number) for number in range(array.ndim)]
     plane, transform, in_color = None, None, _is_rgb(array)
     if array.ndim >= 2:
@@ -308,10 +279,7 @@ def _display_array(array: Array) -> Json:
 
 
 def _is_rgb(array: Array) -> bool:
-    """Return True for an array that looks like a photograph: red, green and blue as its last axis.
-
-    A fourth value is taken for the opacity.
-    """
+    """Return True for an array like a photograph: red, green, blue, or opacity too, come last."""
     if array.dtype != np.uint8 or array.ndim < 3 or array.shape[-1] not in (3, 4):
         return False
     name = (array.dimension_names or (None,))[-1]
@@ -379,7 +347,7 @@ def _display(array: Array, levels: list[Json], axes: list[Json], plane: list[int
         "axes": axes,
         "plane": plane,
         "channels": None,
-        "dtype": type_name(bound_array(array).model.data_type),
+        "dtype": extension.type_name(extension.bound_array(array).model.data_type),
         "transfer": transfer_type(array.dtype if decoder is None else decoder.dtype),
         "decode": None if decoder is None else "cf",  # how values shall be asked for
     }

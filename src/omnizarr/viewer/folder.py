@@ -11,25 +11,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from omnizarr import extension
 from omnizarr.bulk.view_as.store import view_as
 from omnizarr.errors import NodeNotFound, OmnizarrError
-from omnizarr.extension import (
-    EnclosesFiles,
-    LocalStore,
-    PrefixStore,
-    Store,
-    Versioned,
-    can_list,
-    direct_file_root,
-    file_root,
-    is_archive,
-    is_hierarchy,
-    is_link,
-    list_folder,
-    open_node,
-    paths,
-)
-from omnizarr.extension import sizes as sizes_of
+from omnizarr.extension import Store, can_list, is_link, paths
 from omnizarr.storage import ZipStore
 from omnizarr.viewer.describe import Json, describe, find, members, nothing, public_message
 from omnizarr.viewer.describe import summary as summary_of
@@ -63,20 +48,22 @@ Located: TypeAlias = tuple[ServedHierarchy, str]  # and the path, or key, in it
 
 def store_below(store: Store, path: str) -> Store:
     """Return the read-only store of the keys below a path."""
-    root = direct_file_root(store)
+    root = extension.direct_file_root(store)
     if root is not None:  # quicker than a wrapper, which compiled code cannot read from
-        return LocalStore(os.path.join(os.fsdecode(root), path), read_only=True)
-    if isinstance(store, EnclosesFiles) and store.enclosure is not None:
-        below = LocalStore(os.path.join(file_root(store) or "", path), read_only=True)
+        return extension.LocalStore(os.path.join(os.fsdecode(root), path), read_only=True)
+    if isinstance(store, extension.EnclosesFiles) and store.enclosure is not None:
+        below = extension.LocalStore(
+            os.path.join(extension.file_root(store) or "", path), read_only=True
+        )
         return below.enclosed(store.enclosure)
-    return PrefixStore(store, paths.prefix(path), read_only=True)
+    return extension.PrefixStore(store, paths.prefix(path), read_only=True)
 
 
 class Folder:
     """All that a server has: one hierarchy, or a folder that has hierarchies at any depth."""
 
     def __init__(self, store: Store, *, follow_links: bool = False) -> None:
-        if isinstance(store, EnclosesFiles) and not follow_links:
+        if isinstance(store, extension.EnclosesFiles) and not follow_links:
             store = store.enclosed()
         self.store, self._follow_links = store, follow_links
         self.whole: ServedHierarchy | None = None  # if all of the store is one hierarchy
@@ -89,7 +76,7 @@ class Folder:
         What is served is looked at once: a folder stays one.
         """
         if self.whole is None and not self._is_folder:
-            if can_list(self.store) and not is_hierarchy(self.store, ""):
+            if can_list(self.store) and not extension.is_hierarchy(self.store, ""):
                 self._is_folder = True
             else:
                 self.whole = ServedHierarchy(self.store)
@@ -112,9 +99,9 @@ class Folder:
         self._known.pop(path, None)
         if self._leads_outside(path):
             return None
-        if is_archive(path) and path in sizes_of(self.store, [path]):
+        if extension.is_archive(path) and path in extension.sizes(self.store, [path]):
             found = self._archive(path, known)
-        elif is_hierarchy(self.store, path):
+        elif extension.is_hierarchy(self.store, path):
             found = known or ServedHierarchy(store_below(self.store, path), path)
         else:
             return None
@@ -127,13 +114,13 @@ class Folder:
     def _archive(self, path: str, known: ServedHierarchy | None) -> ServedHierarchy:
         """Return the hierarchy in a ZIP file, opened again if the file has changed."""
         store = self.store
-        generation = store.generation(path) if isinstance(store, Versioned) else None
+        generation = store.generation(path) if isinstance(store, extension.Versioned) else None
         if known is not None and generation is not None and known.generation == generation:
             return known
         return ServedHierarchy(ZipStore.inside(store, path), path, generation)
 
     def _leads_outside(self, path: str) -> bool:
-        root = file_root(self.store)
+        root = extension.file_root(self.store)
         if root is None or not path or self._follow_links:
             return False
         real = os.path.realpath(root)
@@ -183,7 +170,7 @@ class Folder:
         """Return the paths of ZIP files and folders one level below a folder."""
         above = [*paths.ancestors(path), path][1:]
         closed = len(above) > MAX_DEPTH or any(is_link(self.store, each) for each in above)
-        return [] if closed or not can_list(self.store) else list_folder(self.store, path)
+        return [] if closed or not can_list(self.store) else extension.list_folder(self.store, path)
 
     def _exists(self, path: str) -> bool:
         """Return True for a folder, also an empty one, and for a link."""
@@ -198,7 +185,7 @@ class Folder:
                 hierarchy, inside = found
                 location, node = find(hierarchy.store, inside)
                 shown = summary_of(location, node, hierarchy.store)
-                shown["zarr_format"] = open_node(location, node).zarr_format
+                shown["zarr_format"] = extension.open_node(location, node).zarr_format
                 return _moved(shown, hierarchy.path)
         except OmnizarrError as e:
             return {**named, "kind": "error", "error": public_message(e, self.store)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -20,36 +20,25 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from omnizarr import extension
 from omnizarr.bulk.view_as.store import ViewStore
 from omnizarr.errors import StoreError
-from omnizarr.extension import (
-    HasSizes,
-    OpensValues,
-    OpenValue,
-    Probe,
-    Range,
-    Store,
-    Versioned,
-    check_key,
-    consolidated,
-    is_ours,
-    value_digest,
-)
-from omnizarr.viewer.access import AnswerMemory, client_of
+from omnizarr.extension import Store
+from omnizarr.viewer.access import FairShare, client_of
 
 Run: TypeAlias = Callable[..., Awaitable[Any]]  # calls a function on a thread
 Span: TypeAlias = tuple[int, int]  # start and stop in bytes
 
 PIECE = 2**19  # bytes of a value that are in memory at a time
 SMALL = 2**17  # bytes of a file that is read when it is opened, which saves a change of threads
-AT_ONCE = 64  # values of unknown sizes that are read at a time
+AT_ONCE = 64  # values that are opened at a time, some of which are read to know their sizes
 FREE = 2**20  # bytes of memory that work may need without asking for them
 ATTEMPTS = 3  # to read a value that is replaced meanwhile
 _RANGE = re.compile(
     r"\s*bytes\s*=\s*(?=.*[0-9])([0-9]{0,18})[ \t]*-[ \t]*([0-9]{0,18})\s*", re.IGNORECASE
 )
 _TAG = re.compile(r'(W/)?"[\x21\x23-\x7e\x80-\xff]*"')
-_DOCUMENTS = frozenset({*Probe("").keys(), consolidated.KEY})
+_DOCUMENTS = frozenset({*extension.Probe("").keys(), extension.consolidated.KEY})
 
 
 class Replaced(StoreError):
@@ -73,7 +62,7 @@ def requested_key(request: Request, start: str) -> str:
     if any(ord(c) < 32 for c in key):
         raise HTTPException(400, f"{key!r} is not a key: it has control characters")
     if key:
-        check_key(key.removesuffix("/"))
+        extension.check_key(key.removesuffix("/"))
     return key
 
 
@@ -111,9 +100,9 @@ class CheckedValue:
         """Return part of the value; raise `Replaced` if the value has changed."""
         data: bytes | None
         if self.generation is None:
-            data = self.store.get(self.key, Range(start, length))
+            data = self.store.get(self.key, extension.Range(start, length))
         else:
-            data, generation = self.store.get_versioned(self.key, Range(start, length))
+            data, generation = self.store.get_versioned(self.key, extension.Range(start, length))
             if generation != self.generation:
                 data = None
         if data is None or len(data) != length:
@@ -124,12 +113,12 @@ class CheckedValue:
         """Do nothing."""
 
 
-def open_value(store: Store, key: str, memory: int = FREE) -> OpenValue | None:
+def open_value(store: Store, key: str, memory: int = FREE) -> extension.OpenValue | None:
     """Return a value that can be read in parts, or None if there is no such key.
 
     Raises `NeedsMemory` if it has to be made, and that needs more than the given memory.
     """
-    if isinstance(store, OpensValues):
+    if isinstance(store, extension.OpensValues):
         value = store.open_value(key)
         if value is None or value.size > SMALL:
             return value
@@ -137,31 +126,30 @@ def open_value(store: Store, key: str, memory: int = FREE) -> OpenValue | None:
             return HeldValue(_read(value, 0, value.size), value.generation)
     if isinstance(store, ViewStore) and (needed := store.memory_needed(key)) > memory:
         raise NeedsMemory(needed)
-    if not isinstance(store, HasSizes) or (isinstance(store, ViewStore) and store.makes_value(key)):
+    if not isinstance(store, extension.HasSizes) or (
+        isinstance(store, ViewStore) and store.makes_value(key)
+    ):
         return _hold(store, key)
     size = store.sizes([key]).get(key)
     if size is None:
         return None
     if size <= PIECE:
         return _hold(store, key)
-    generation = store.generation(key) if isinstance(store, Versioned) else None
+    generation = store.generation(key) if isinstance(store, extension.Versioned) else None
     return CheckedValue(store, key, size, generation)
 
 
-def _has_sizes(store: Store) -> bool:
-    """Return False for a store that has to read a value to know its size."""
-    while isinstance(store, ViewStore):
-        store = store.inner
-    return isinstance(store, (OpensValues, HasSizes))
-
-
 def _hold(store: Store, key: str) -> HeldValue | None:
-    pair = store.get_versioned(key) if isinstance(store, Versioned) else (store.get(key), None)
+    pair = (
+        store.get_versioned(key)
+        if isinstance(store, extension.Versioned)
+        else (store.get(key), None)
+    )
     data, generation = pair
     return None if data is None else HeldValue(data, generation)
 
 
-def _read(value: OpenValue, start: int, length: int) -> bytes:
+def _read(value: extension.OpenValue, start: int, length: int) -> bytes:
     try:
         data = value.read(start, length)
     except OSError as e:
@@ -176,7 +164,7 @@ def _read(value: OpenValue, start: int, length: int) -> bytes:
 class ServedValues:
     """Answers requests for values of keys; large ones count as memory until they are taken."""
 
-    def __init__(self, memory: AnswerMemory) -> None:
+    def __init__(self, memory: FairShare) -> None:
         self._memory = memory
         self._reading = asyncio.Semaphore(AT_ONCE)
 
@@ -186,7 +174,7 @@ class ServedValues:
         self._memory.check()
         for attempt in range(ATTEMPTS):
             value = None
-            if key and not key.endswith("/") and not is_ours(key):
+            if key and not key.endswith("/") and not extension.is_ours(key):
                 value = await self._open(store, key, client, run)
             if value is None:
                 break
@@ -197,11 +185,13 @@ class ServedValues:
                     raise
         raise HTTPException(404, f"there is no key {key!r}")
 
-    async def _open(self, store: Store, key: str, client: str, run: Run) -> OpenValue | None:
+    async def _open(
+        self, store: Store, key: str, client: str, run: Run
+    ) -> extension.OpenValue | None:
         """Return the open value of a key; the memory that making it needs is waited for."""
-        value: OpenValue | None
+        value: extension.OpenValue | None
         try:
-            async with nullcontext() if _has_sizes(store) else self._reading:
+            async with self._reading:
                 self._memory.check()
                 value = await run(open_value, store, key)
         except NeedsMemory as e:
@@ -231,7 +221,7 @@ class SentResponse(StreamingResponse):
             self._ended()
 
 
-async def _respond(request: Request, value: OpenValue, key: str, run: Run) -> Response:
+async def _respond(request: Request, value: extension.OpenValue, key: str, run: Run) -> Response:
     """Return the response with a value, or with the requested part of it; close the value."""
     tag = None if value.generation is None else entity_tag(value.generation)
     name, size = key.rpartition("/")[2], value.size
@@ -256,7 +246,12 @@ async def _respond(request: Request, value: OpenValue, key: str, run: Run) -> Re
 
 
 async def send(
-    request: Request, value: OpenValue, span: Span, status: int, headers: dict[str, str], run: Run
+    request: Request,
+    value: extension.OpenValue,
+    span: Span,
+    status: int,
+    headers: dict[str, str],
+    run: Run,
 ) -> Response:
     """Return the response with a span of a value, which is closed when that has been sent.
 
@@ -276,7 +271,7 @@ async def _at_once(function: Callable[..., Any], *args: Any) -> Any:
     return function(*args)
 
 
-async def _pieces(value: OpenValue, span: Span, run: Run) -> AsyncIterator[bytes]:
+async def _pieces(value: extension.OpenValue, span: Span, run: Run) -> AsyncIterator[bytes]:
     for place in range(*span, PIECE):
         yield await run(_read, value, place, min(PIECE, span[1] - place))
 
@@ -288,7 +283,7 @@ def entity_tag(*parts: str | bytes) -> str:
     """Return the entity tag for these parts; a weak generation among them makes it weak."""
     weak = any(isinstance(part, str) and part.startswith("W/") for part in parts)
     encoded = (p.encode("utf-8", "surrogatepass") if isinstance(p, str) else p for p in parts)
-    digest = value_digest(b"\0".join(encoded))
+    digest = extension.value_digest(b"\0".join(encoded))
     return f'W/"{digest}"' if weak else f'"{digest}"'
 
 

@@ -1,8 +1,7 @@
 """Pictures of planes as PNG files: the values that are read for them, and their colours.
 
-A plane of an image comes from the smallest level that has enough pixels; of an array without
-levels, every nth element is read. The chunks that are decoded for it are bounded (`MAX_DECODED`):
-a plane of more bytes is sampled more coarsely.
+A plane comes from the smallest level that has enough pixels, or from every nth element; one whose
+chunks have more than `MAX_DECODED` bytes is sampled more coarsely.
 """
 
 from __future__ import annotations

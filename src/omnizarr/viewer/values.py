@@ -18,21 +18,10 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import Array, config
+from omnizarr import Array, config, extension
 from omnizarr.conventions.cf.times import is_time
 from omnizarr.conventions.cf.variable import Decoding, decode
 from omnizarr.errors import OmnizarrError, SelectionError
-from omnizarr.extension import (
-    BoundArray,
-    EnclosesFiles,
-    Grid,
-    GridAxis,
-    RegularAxis,
-    as_plain,
-    bound_array,
-    location_of,
-    value_text,
-)
 
 TEXT = "text"
 MAX_BYTES = 2**24  # of the values in one answer
@@ -69,11 +58,7 @@ class EncodedValues:
 
 
 def parse_selection(text: str, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
-    """Return the selection that a request names: an integer or ``start:stop:step`` for each axis.
-
-    >>> parse_selection("3,0:10:2", (5, 20))
-    (3, slice(0, 10, 2))
-    """
+    """Return the selection in a request: an integer or ``start:stop:step`` for each axis."""
     parts = text.split(",") if text else []
     if len(parts) != len(shape):
         raise SelectionError(
@@ -123,14 +108,16 @@ def chunk_bytes(array: Array) -> int:
     return int(math.prod(largest_sizes(array.chunks)) * array.dtype.itemsize)
 
 
-def decoded_grid(array: Array) -> Grid:
+def decoded_grid(array: Array) -> extension.Grid:
     """Return the grid of the chunks that are decoded, which are those inside of shards."""
     if array.shards is None:
-        return bound_array(array).grid
-    return Grid(tuple(map(RegularAxis, array.shape, largest_sizes(array.chunks))))
+        return extension.bound_array(array).grid
+    return extension.Grid(
+        tuple(map(extension.RegularAxis, array.shape, largest_sizes(array.chunks)))
+    )
 
 
-def _touched(axis: GridAxis, places: range) -> int:
+def _touched(axis: extension.GridAxis, places: range) -> int:
     """Return the number of chunks that positions touch; an upper bound if chunk sizes differ."""
     if not places:
         return 0
@@ -143,13 +130,13 @@ def work(array: Array, ranges: Ranges) -> tuple[int, int]:
     return total, total * chunk_bytes(array)
 
 
-def _chunks_of(grid: Grid, ranges: Ranges) -> list[list[int]]:
+def _chunks_of(grid: extension.Grid, ranges: Ranges) -> list[list[int]]:
     """Return the numbers of the chunks along each axis that have one of the positions."""
     found = grid.intersect_axes(tuple(slice(r.start, r.stop, r.step) for r in ranges))
     return [part.chunk.tolist() for part in found]
 
 
-def _chunk_keys(bound: BoundArray, ranges: Ranges) -> Iterator[str]:
+def _chunk_keys(bound: extension.BoundArray, ranges: Ranges) -> Iterator[str]:
     """Yield the keys at which the chunks, or shards, of a selection may be."""
     for coords in product(*_chunks_of(bound.grid, ranges)):
         for end in (bound.encoding.key(coords), *bound.encoding.other_keys(coords)):
@@ -162,7 +149,7 @@ def _split(array: Array, ranges: Ranges, nbytes: int) -> Iterator[Ranges]:
     return _halve(decoded_grid(array).axes, ranges, most) if all(ranges) else iter(())
 
 
-def _halve(axes: tuple[GridAxis, ...], ranges: Ranges, most: int) -> Iterator[Ranges]:
+def _halve(axes: tuple[extension.GridAxis, ...], ranges: Ranges, most: int) -> Iterator[Ranges]:
     counts = [*map(_touched, axes, ranges)]
     if math.prod(counts) <= most:
         yield ranges
@@ -185,13 +172,13 @@ class _Source:
     """
 
     def __init__(self, array: Array) -> None:
-        self._array, self._bound = array, bound_array(array)
+        self._array, self._bound = array, extension.bound_array(array)
         self._filled: list[tuple[int, ...]] = []  # chunks that are not stored
         store: Any = array.store
-        encloses = isinstance(store, EnclosesFiles) and store.enclosure is not None
+        encloses = isinstance(store, extension.EnclosesFiles) and store.enclosure is not None
         self._enclosed: Any = store if encloses and self._bound.chunk_store is store else None
         if self._enclosed is not None:
-            location = replace(location_of(array), store=store.without_enclosure())
+            location = replace(extension.location_of(array), store=store.without_enclosure())
             self._array = Array.at(location, array.metadata.model)
 
     def read(self, ranges: Ranges) -> npt.NDArray[Any]:
@@ -199,7 +186,9 @@ class _Source:
         if self._enclosed is not None:
             self._enclosed.check_links(_chunk_keys(self._bound, ranges))
         slices = tuple(slice(r.start, r.stop, r.step) for r in ranges)
-        return as_plain(self._array.read(slices, filled=self._filled)).reshape([*map(len, ranges)])
+        return extension.as_plain(self._array.read(slices, filled=self._filled)).reshape(
+            [*map(len, ranges)]
+        )
 
     def is_missing(self, ranges: Ranges) -> bool:
         """Return True if no chunk of a selection is stored; the selection must have been read."""
@@ -217,9 +206,8 @@ class Wanted:
     """The values that a request asks for, and in which form.
 
     `exact`: as JSON, without loss. `decode`: with "time", numbers with CF units of time become
-    milliseconds since 1970, not-a-time NaN, or texts in a calendar that other programs do not have;
-    with "cf", packed numbers are unpacked, missing ones NaN. `extremes`: the least and the greatest
-    value in every step of the selection.
+    milliseconds since 1970, or texts in calendars of CF only; with "cf", packed numbers are
+    unpacked, missing ones NaN. `extremes`: the least and the greatest value in every step.
     """
 
     select: str
@@ -346,11 +334,7 @@ def _check_work(array: Array, ranges: Ranges) -> int:
 
 
 def transfer_type(dtype: np.dtype[Any]) -> str:
-    """Return the name of the type that values of a NumPy type are sent as; "text" for JSON.
-
-    >>> transfer_type(np.dtype(">i2")), transfer_type(np.dtype("i8")), transfer_type(np.dtype("O"))
-    ('int16', 'float64', 'text')
-    """
+    """Return the name of the type that values of a NumPy type are sent as; "text" for JSON."""
     kind, size = dtype.kind, dtype.itemsize
     if kind == "V" and dtype.names is None and dtype.type is not np.void:  # of ml_dtypes
         small = dtype.name.startswith(("int", "uint"))
@@ -420,8 +404,6 @@ def json_value(value: Any) -> Any:
     Infinities, NaN and integers beyond 2⁵³ become strings, complex numbers pairs, bytes text, times
     of all calendars ISO 8601, records lists of their fields.
     """
-    if value is None or isinstance(value, (bool, str)):
-        return value
     if isinstance(value, np.void):
         if value.dtype.names is not None:
             return [json_value(value[name]) for name in value.dtype.names]
@@ -429,16 +411,17 @@ def json_value(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return [json_value(item) for item in value] if value.ndim else json_value(value[()])
     if isinstance(value, (np.datetime64, np.timedelta64)):
-        return None if np.isnat(value) else value_text(value)
+        return None if np.isnat(value) else extension.value_text(value)
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, (bool, str)):
+        return value
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).decode("utf-8", "backslashreplace")
-    if isinstance(value, np.bool_):
-        return bool(value)
-    if isinstance(value, (int, np.integer)):
-        return int(value) if abs(int(value)) <= _EXACT else str(int(value))
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else _NOT_FINITE[str(float(value))]
-    if isinstance(value, (complex, np.complexfloating)):
+    if isinstance(value, int):
+        return value if abs(value) <= _EXACT else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _NOT_FINITE[str(value)]
+    if isinstance(value, complex):
         return [json_value(value.real), json_value(value.imag)]
     if isinstance(value, dict):
         return {str(name): json_value(inner) for name, inner in value.items()}

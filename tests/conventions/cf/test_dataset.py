@@ -75,18 +75,6 @@ def test_datasets_are_exchanged_with_xarray(tmp_path: Path, zarr_format: Any) ->
         np.testing.assert_array_equal(variable[...], expected.values)
 
 
-@pytest.mark.parametrize("zarr_format", FORMATS)
-def test_the_engine_for_xarray_gives_the_same_values(tmp_path: Path, zarr_format: Any) -> None:
-    dataset = climate(tmp_path / "ours", zarr_format)
-    dataset.create_variable("counts", np.array([0, 1, -5], "i4"), dimensions=["time"])
-    with xr.open_dataset(tmp_path / "ours", engine="omnizarr") as theirs:
-        assert set(theirs.variables) == set(dataset)
-        for name, variable in dataset.items():
-            np.testing.assert_array_equal(variable[...], theirs[name].values)
-            assert variable.dimensions == theirs[name].dims
-    assert dataset["counts"][...].tolist() == [0, 1, -5]
-
-
 def test_dimensions_belong_to_the_group_that_names_them_and_are_seen_below() -> None:
     inner = climate({}).groups["inner"]
     assert inner.dimensions == {"depth": 3}

@@ -211,6 +211,7 @@ def test_channels_and_positions_are_given_as_numbers_of_numpy_too() -> None:
         *({"y": wanted} for wanted in (float("nan"), float("inf"), (float("nan"), 3), ("a", 3))),
         *({"y": wanted} for wanted in (True, slice(20, 30), slice(3, 3), (9, 99), 4.0)),
         *({"c": wanted} for wanted in (True, 2, -3, slice(5, 9))),
+        *({"c": wanted} for wanted in ((5, 9), (1, 1), (0.5, 2), ("a", "b"))),
     ],
 )
 def test_a_region_without_pixels_or_of_no_numbers_is_refused(region: dict[str, Any]) -> None:
@@ -218,10 +219,3 @@ def test_a_region_without_pixels_or_of_no_numbers_is_refused(region: dict[str, A
     with pytest.raises(oz.SelectionError):
         image.read(region)
     assert image.read({"y": (-float("inf"), float("inf"))}).shape == (2, 8, 8)
-
-
-@pytest.mark.parametrize("channels", [(5, 9), (1, 1), (0.5, 2), ("a", "b")])
-def test_a_range_without_channels_is_refused(channels: Any) -> None:
-    image = oz.ome.write({}, np.zeros((2, 8, 8)), axes="cyx", levels=1)
-    with pytest.raises(oz.SelectionError, match="has 2 channels, but not"):
-        image.read({"c": channels})

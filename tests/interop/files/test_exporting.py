@@ -21,8 +21,7 @@ from hypothesis.extra import numpy as hnp
 import omnizarr as oz
 from omnizarr.interop.files import hdf5_writer
 from omnizarr.interop.files.exporting import Export
-from tests.interop.files.comparison import assert_same
-from tests.interop.files.strategies import TEXT, attribute_values
+from tests.interop.files.comparison import TEXT, assert_same, attribute_values
 
 NAMES = st.text("abcdefg", min_size=1, max_size=4)
 ATTRIBUTES = st.dictionaries(NAMES, attribute_values(2), max_size=3)

@@ -98,12 +98,6 @@ def test_the_largest_no_data_values_are_exact(
     assert int(oz.open(tmp_path / "a.zarr").attrs["_FillValue"]) == value
 
 
-def test_no_data_of_complex_numbers_are_listed(tmp_path: Path) -> None:
-    tifffile.imwrite(tmp_path / "a.tif", np.zeros((2, 2), "c8"), extratags=[nodata("0")])
-    report = oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
-    assert [*report.skipped] == ["no-data value"]
-
-
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_levels_of_an_imported_image_leave_no_data_out(tmp_path: Path, zarr_format: int) -> None:
     """K1: the coarser level was -2300."""

@@ -1,7 +1,7 @@
 """Run blocks of statements with zarr-python, or with omnizarr in its place; print the results.
 
 The last line of a block is an expression; its ``repr`` is the result. Run by
-`test_creation_and_opening.py`.
+`test_opening.py`.
 """
 
 from __future__ import annotations

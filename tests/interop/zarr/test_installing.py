@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 import warnings
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import zarr as plain_zarr
+from benchmarks.downstream.trips import round_trip
 
 import omnizarr
 from omnizarr import registry
@@ -132,3 +134,16 @@ def test_names_of_xarray_that_version_3_reserves_are_not_warned_of(zarr: Any) ->
     omnizarr.as_zarr(undo=True)
     with pytest.warns(OmnizarrWarning, match="reserved"):
         omnizarr.create_array({}, path="__x", shape=1, dtype="i4")
+
+
+MODULES = {"dask": "dask.array", "xarray": "xarray", "anndata": "anndata", "ome-zarr": "ome_zarr"}
+
+
+@pytest.mark.parametrize("package", MODULES)
+def test_what_a_package_writes_on_one_library_it_reads_on_the_other(
+    package: str, tmp_path: Path
+) -> None:
+    for module in ("zarr", MODULES[package].partition(".")[0]):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"needs {module}: pip install {package}")
+    round_trip(Path(sys.executable), package, tmp_path / "data")

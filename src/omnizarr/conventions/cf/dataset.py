@@ -14,48 +14,31 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import Array, Group, create_array, create_group
+from omnizarr import Array, Group, create_array, create_group, errors
 from omnizarr import open as open_zarr
+from omnizarr.conventions.cf import variable
 from omnizarr.conventions.cf.packing import FILL, Packing, encode_fill
 from omnizarr.conventions.cf.times import bounds_of
-from omnizarr.conventions.cf.variable import (
-    TimesAs,
-    Variable,
-    decode,
-    fill_is_missing,
-    named_axes,
-    plain_attributes,
-    variable_attributes,
-)
-from omnizarr.errors import (
-    CannotExpress,
-    InvalidArgument,
-    NodeNotFound,
-    Problem,
-    WrongNode,
-    known_names,
-)
 from omnizarr.extension import ArrayOptions, MemoryStore, document_options
 
 
-class Dataset(Mapping[str, Variable]):
+class Dataset(Mapping[str, variable.Variable]):
     """The variables of a group by name, decoded when they are read.
 
-    Data are read only when a variable is indexed. A variable with invalid attributes raises when it
-    is accessed; the other variables can still be used.
+    A variable with invalid attributes raises when it is accessed; the others can still be used.
     """
 
     def __init__(
         self,
         group: Group,
         parent: Dataset | None = None,
-        times: TimesAs = "auto",
+        times: variable.TimesAs = "auto",
         fill_value_is_missing: bool | None = None,
         valid_only: bool = True,
     ) -> None:
         self.group = group
         self.parent = parent
-        self._times: TimesAs = times
+        self._times: variable.TimesAs = times
         self._fill = fill_value_is_missing
         self._valid = valid_only
 
@@ -65,17 +48,17 @@ class Dataset(Mapping[str, Variable]):
     def _arrays(self) -> dict[str, Array]:
         return dict(self.group.arrays())
 
-    def __getitem__(self, name: str) -> Variable:
+    def __getitem__(self, name: str) -> variable.Variable:
         here, _, rest = name.strip("/").partition("/")
         if rest and here in self.groups:
             return self.groups[here][rest]
         if rest or here not in self._arrays:
-            known = known_names(name, self._arrays)
-            raise NodeNotFound(f"unknown variable {name!r} in {self.group!r}; {known}")
+            known = errors.known_names(name, self._arrays)
+            raise errors.NodeNotFound(f"unknown variable {name!r} in {self.group!r}; {known}")
         return self._decoded(self._arrays[here])
 
-    def _decoded(self, array: Array) -> Variable:
-        return decode(
+    def _decoded(self, array: Array) -> variable.Variable:
+        return variable.decode(
             array,
             times=self._times,
             fill_value_is_missing=self._fill,
@@ -101,7 +84,7 @@ class Dataset(Mapping[str, Variable]):
         return len(self._arrays)
 
     @property
-    def variables(self) -> Mapping[str, Variable]:
+    def variables(self) -> Mapping[str, variable.Variable]:
         """The variables by name."""
         return self
 
@@ -116,10 +99,10 @@ class Dataset(Mapping[str, Variable]):
     @property
     def attributes(self) -> dict[str, Any]:
         """The attributes of the group, without NCZarr's own."""
-        return plain_attributes(self.group.attrs.asdict())
+        return variable.plain_attributes(self.group.attrs.asdict())
 
     @property
-    def coordinates(self) -> dict[str, Variable]:
+    def coordinates(self) -> dict[str, variable.Variable]:
         """Variables named like their only dimension, and those in `coordinates` attributes."""
         names = {n for n, a in self._arrays.items() if a.dimension_names == (n,)}
         for array in self._arrays.values():
@@ -141,7 +124,7 @@ class Dataset(Mapping[str, Variable]):
             self._arrays, key=lambda name: self._arrays[name].dimension_names != (name,)
         )
         for each in by_rank:
-            for name, size in named_axes(self._arrays[each]):
+            for name, size in variable.named_axes(self._arrays[each]):
                 if name is not None and not self._above(name, size):
                     found.setdefault(name, size)
         return found
@@ -164,7 +147,9 @@ class Dataset(Mapping[str, Variable]):
         for dataset in self._upwards():
             if name in dataset.dimensions:
                 return dataset.dimensions[name]
-        raise NodeNotFound(f"unknown dimension {name!r} in {self.group!r} and its parent groups")
+        raise errors.NodeNotFound(
+            f"unknown dimension {name!r} in {self.group!r} and its parent groups"
+        )
 
     def _above(self, name: str, size: int) -> bool:
         """Return True if a parent group has the dimension with the same size."""
@@ -191,7 +176,7 @@ class Dataset(Mapping[str, Variable]):
                 return {n: s for n, s in sizes.items() if type(s) is int}
         return {}
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[errors.Problem]:
         """Return inconsistencies here and below: sizes of dimensions, missing variables.
 
         Examples:
@@ -200,22 +185,22 @@ class Dataset(Mapping[str, Variable]):
         """
         found = []
         for array in self._arrays.values():
-            for name, size in named_axes(array):
+            for name, size in variable.named_axes(array):
                 known = size if name is None else self.dimension(name)
                 if known != size:
                     message = (
                         f"dimension {name!r} has length {size} here, but {known} in the dataset"
                     )
-                    found.append(Problem(array.path, "dimension_names", message))
+                    found.append(errors.Problem(array.path, "dimension_names", message))
             found += self._missing_variables(array)
         return found + [p for below in self.groups.values() for p in below.problems()]
 
-    def _missing_variables(self, array: Array) -> list[Problem]:
+    def _missing_variables(self, array: Array) -> list[errors.Problem]:
         """Return the problems of attributes that refer to missing variables."""
         texts = {a: array.attrs.get(a) for a in ("coordinates", "bounds", "grid_mapping")}
         named = [(a, t.split()) for a, t in texts.items() if isinstance(t, str) and ":" not in t]
         return [
-            Problem(array.path, attribute, f"there is no variable {other!r}", "warning")
+            errors.Problem(array.path, attribute, f"there is no variable {other!r}", "warning")
             for attribute, others in named
             for other in others
             if "/" not in other and not any(other in each._arrays for each in self._upwards())
@@ -233,7 +218,7 @@ class Dataset(Mapping[str, Variable]):
         dtype: Any = None,
         shape: tuple[int, ...] | None = None,
         **options: Unpack[ArrayOptions],
-    ) -> Variable:
+    ) -> variable.Variable:
         """Create a variable; its values are encoded according to its attributes.
 
         Elements that were never written are `_FillValue`. Strings with ``dtype="S1"`` and one more
@@ -281,7 +266,7 @@ class Dataset(Mapping[str, Variable]):
         stored = _stored_type(dtype, given, attributes)
         fills = Packing.of(stored, {FILL: attributes.get(FILL)}).missing
         fill = fills[0] if fills else None
-        if not fill_is_missing(self.group):
+        if not variable.fill_is_missing(self.group):
             if fill is not None:
                 attributes[FILL] = encode_fill(fill, stored)
             else:
@@ -332,13 +317,13 @@ class Dataset(Mapping[str, Variable]):
 
     def _check_dimensions(self, name: str, dimensions: tuple[str, ...], shape: Any) -> None:
         if len(dimensions) != len(shape):
-            raise InvalidArgument(
+            raise errors.InvalidArgument(
                 f"variable {name!r} has {len(shape)} axes, but dimensions {list(dimensions)}"
             )
         for dimension, size in zip(dimensions, shape, strict=True):
             known = self.dimensions.get(dimension, size)
             if known != size:
-                raise InvalidArgument(
+                raise errors.InvalidArgument(
                     f"variable {name!r}: dimension {dimension!r} has length {size} here, but"
                     f" {known} in {self.group.name}; use another name"
                 )
@@ -367,7 +352,7 @@ def open(
     mode: Literal["r", "r+"] = "r",
     *,
     path: str | None = None,
-    times: TimesAs = "auto",
+    times: variable.TimesAs = "auto",
     fill_value_is_missing: bool | None = None,
     valid_only: bool = True,
     storage_options: Mapping[str, Any] | None = None,
@@ -397,7 +382,9 @@ def open(
     """
     group = open_zarr(store, mode, path=path, storage_options=storage_options)
     if not isinstance(group, Group):
-        raise WrongNode(f"{group.name} in {group.store!r} is an array; open its parent group")
+        raise errors.WrongNode(
+            f"{group.name} in {group.store!r} is an array; open its parent group"
+        )
     return Dataset(group, None, times, fill_value_is_missing, valid_only)
 
 
@@ -441,7 +428,7 @@ def _stored_type(dtype: Any, values: Any, attributes: Mapping[str, Any]) -> np.d
     if hasattr(dtype, "_nc_type") or (isinstance(dtype, type) and dtype.__module__ == "netCDF4"):
         raise _user_defined(getattr(dtype, "name", repr(dtype)))
     if dtype is None and values is None:
-        raise InvalidArgument("values or dtype are required")
+        raise errors.InvalidArgument("values or dtype are required")
     if dtype is None:
         is_time = "since" in str(attributes.get("units", "")) and values.dtype.kind in "MO"
         dtype = "i8" if is_time else values.dtype
@@ -449,15 +436,15 @@ def _stored_type(dtype: Any, values: Any, attributes: Mapping[str, Any]) -> np.d
     if found.names is not None or found.kind in "VO":
         raise _user_defined(str(found))
     if found.kind in "Mm":
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             f"{found} is not a NetCDF type; use dtype='i8' with attributes such as"
             " units='seconds since 1970-01-01'"
         )
     return found
 
 
-def _user_defined(name: str) -> CannotExpress:
-    return CannotExpress(
+def _user_defined(name: str) -> errors.CannotExpress:
+    return errors.CannotExpress(
         f"NetCDF's user-defined type {name} is not supported in datasets; store its fields as"
         " variables, or the array with create_array"
     )
@@ -467,9 +454,9 @@ def _header(dataset: Dataset, indent: str) -> Iterator[str]:
     for name, size in dataset.dimensions.items():
         yield f"{indent}dimension {name} = {size}"
     for name, array in dataset._arrays.items():
-        axes = ", ".join(n or "-" for n, _ in named_axes(array))
+        axes = ", ".join(n or "-" for n, _ in variable.named_axes(array))
         yield f"{indent}{array.dtype} {name}({axes})"
-        for key, value in variable_attributes(array).items():
+        for key, value in variable.variable_attributes(array).items():
             yield f"{indent}    {key} = {value!r}"
     for key, value in dataset.attributes.items():
         yield f"{indent}:{key} = {value!r}"

@@ -1,7 +1,6 @@
 """Times as numbers since a date: ``"days since 2000-01-01"`` in a calendar.
 
-Specification: CF conventions, section 4.4. Times in NumPy's calendar are decoded as datetime64 in
-microseconds, or nanoseconds if the units need it; those in other calendars as objects of cftime.
+Specification: CF conventions, section 4.4. Other calendars than NumPy's need cftime.
 """
 
 from __future__ import annotations

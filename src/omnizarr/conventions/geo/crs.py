@@ -24,16 +24,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from omnizarr import Array, Group
-from omnizarr.errors import (
-    CannotExpress,
-    InvalidArgument,
-    InvalidMetadata,
-    MissingModule,
-    MissingPackage,
-    NodeExists,
-    warn,
-)
+from omnizarr import Array, Group, errors
 from omnizarr.extension import ARRAY_DIMENSIONS, location_of, open_node, paths
 
 _URL = re.compile(r"^https?://www\.opengis\.net/def/crs/([\w.-]+)/([\w.-]+)/([\w.-]+)/?$")
@@ -123,7 +114,7 @@ class CRS:
                 return cls(wkt=given)
             if _CODE.match(given):
                 return cls(stated_code=given)
-        raise InvalidArgument(
+        raise errors.InvalidArgument(
             f"{given!r} is not a coordinate reference system; use a code such as 'EPSG:4326', an"
             " opengis.net URL, well-known text, PROJJSON or a pyproj CRS"
         )
@@ -170,7 +161,7 @@ class CRS:
             return True
         try:
             return bool(self.to_pyproj() == other.to_pyproj())
-        except (MissingPackage, InvalidMetadata):
+        except (errors.MissingPackage, errors.InvalidMetadata):
             return None
 
     def to_pyproj(self) -> Any:
@@ -187,7 +178,7 @@ class CRS:
         try:
             import pyproj  # noqa: PLC0415 - an optional package
         except ImportError as e:
-            raise MissingModule("to_pyproj needs pyproj; pip install 'omnizarr[geo]'") from e
+            raise errors.MissingModule("to_pyproj needs pyproj; pip install 'omnizarr[geo]'") from e
         definition = self.definition
         try:
             if definition is self.parameters and definition is not None:
@@ -196,7 +187,7 @@ class CRS:
                 return pyproj.CRS.from_json_dict(dict(definition))
             return pyproj.CRS.from_user_input(self.code if definition == self.url else definition)
         except (pyproj.exceptions.CRSError, KeyError) as e:
-            raise InvalidMetadata(f"pyproj does not understand {definition!r}: {e}") from e
+            raise errors.InvalidMetadata(f"pyproj does not understand {definition!r}: {e}") from e
 
     def to_wkt2(self) -> str:
         """Return the system as WKT:2019, converted by pyproj if necessary.
@@ -213,11 +204,11 @@ class CRS:
         if self.wkt is not None and WKT2.fullmatch(_keyword(self.wkt)):
             return self.wkt
         if not self:
-            raise InvalidArgument("there is no coordinate reference system to write")
+            raise errors.InvalidArgument("there is no coordinate reference system to write")
         try:
             return str(self.to_pyproj().to_wkt("WKT2_2019"))
-        except MissingPackage as e:
-            raise CannotExpress(
+        except errors.MissingPackage as e:
+            raise errors.CannotExpress(
                 f"{self.definition!r} is not WKT:2019, and converting it needs pyproj;"
                 " pip install 'omnizarr[geo]', or pass WKT:2019"
             ) from e
@@ -233,7 +224,7 @@ def full_circle(crs: CRS | None) -> float | None:
         return None
     try:
         system = crs.to_pyproj()
-    except (MissingPackage, InvalidMetadata):
+    except (errors.MissingPackage, errors.InvalidMetadata):
         mapping = (crs.parameters or {}).get("grid_mapping_name", "")
         known = _keyword(crs.wkt or "") in _GEOGRAPHIC or crs.code in ("EPSG:4326", "OGC:CRS84")
         return 360.0 if known or mapping.endswith("latitude_longitude") else None
@@ -256,7 +247,9 @@ def from_grid_mapping(attributes: Mapping[str, Any]) -> CRS | None:
 def from_gdal(value: Any) -> CRS | None:
     """Return the system of GDAL's `_CRS`, an object with `url`, `wkt` or `projjson`, or None."""
     if not isinstance(value, Mapping):
-        raise InvalidMetadata(f"_CRS: expected an object with url, wkt or projjson, got {value!r}")
+        raise errors.InvalidMetadata(
+            f"_CRS: expected an object with url, wkt or projjson, got {value!r}"
+        )
     return _stated(value, url="url", wkt="wkt", projjson="projjson")
 
 
@@ -303,7 +296,7 @@ def to_grid_mapping(crs: CRS) -> dict[str, Any]:
     wkt = crs.wkt if crs.wkt is not None else crs.to_wkt2()
     try:
         found = {k: v for k, v in CRS(wkt=wkt).to_pyproj().to_cf().items() if v is not None}
-    except (MissingPackage, InvalidMetadata):
+    except (errors.MissingPackage, errors.InvalidMetadata):
         found = {}
     return {**found, "crs_wkt": wkt, "spatial_ref": wkt}
 
@@ -364,7 +357,7 @@ def _systems(array: Array) -> Iterator[tuple[str, CRS | None]]:
 
 
 def _warn(array: Array, message: str) -> None:
-    warn(f"{array.name} in {array.store!r}: {message}")
+    errors.warn(f"{array.name} in {array.store!r}: {message}")
 
 
 def grid_mapping(array: Array) -> Array | None:
@@ -425,10 +418,10 @@ def write_crs(array: Array, crs: Any, *, way: Way = "cf", name: str = GRID_MAPPI
         'EPSG:4326'
     """
     if way not in ("cf", "gdal", "both", "proj"):
-        raise InvalidArgument(f"way must be 'cf', 'gdal', 'both' or 'proj', got {way!r}")
+        raise errors.InvalidArgument(f"way must be 'cf', 'gdal', 'both' or 'proj', got {way!r}")
     given = CRS.of(crs)
     if not given:
-        raise InvalidArgument(f"there is no coordinate reference system in {crs!r}")
+        raise errors.InvalidArgument(f"there is no coordinate reference system in {crs!r}")
     new: dict[str, Any] = {}
     if way in ("gdal", "both"):
         new["_CRS"] = to_gdal(given)
@@ -458,7 +451,7 @@ def _write_mapping(array: Array, crs: CRS, name: str) -> str:
     """Store a grid mapping variable in the group of an array, or use an existing equal one."""
     group = parent_group(array)
     if group is None:
-        raise CannotExpress(
+        raise errors.CannotExpress(
             f"{array.name} in {array.store!r} has no parent group for a grid mapping variable;"
             " use way='gdal', or put the array into a group"
         )
@@ -477,7 +470,9 @@ def _write_mapping(array: Array, crs: CRS, name: str) -> str:
     system = from_grid_mapping(existing.attrs) if isinstance(existing, Array) else None
     if system is not None and system.same(crs):
         return name
-    raise NodeExists(f"{existing.name} exists already and is not {crs}; use another variable name")
+    raise errors.NodeExists(
+        f"{existing.name} exists already and is not {crs}; use another variable name"
+    )
 
 
 _USER_DEFINED = 32767  # a reference system that is described by parameters, not by a code

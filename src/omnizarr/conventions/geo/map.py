@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import Array, Group
+from omnizarr import Array, Group, errors
 from omnizarr import open as open_zarr
 from omnizarr.conventions.geo.crs import CRS, from_proj, full_circle, read_crs
 from omnizarr.conventions.geo.transform import (
@@ -32,15 +32,6 @@ from omnizarr.conventions.geo.transform import (
     from_coordinates,
     read_transform,
     spatial_axes,
-)
-from omnizarr.errors import (
-    InvalidArgument,
-    InvalidMetadata,
-    NoSuchLabel,
-    SelectionError,
-    WrongNode,
-    error_context,
-    warn,
 )
 from omnizarr.extension import as_plain, paths
 
@@ -59,16 +50,15 @@ def _tile_levels(group: Group, given: Any) -> list[tuple[str, Mapping[str, Any]]
         matrices = given.get("tileMatrices") if isinstance(given, Mapping) else None
         ids = [m.get("id") if isinstance(m, Mapping) else None for m in matrices or ()]
         if not isinstance(matrices, list) or not all(isinstance(id_, str) for id_ in ids):
-            raise InvalidMetadata(
+            raise errors.InvalidMetadata(
                 f"{group.name} in {group.store!r}: {SET}: expected a name or an object with"
                 f" 'tileMatrices', each with an 'id', got {given!r}"
             )
-        stored = set(group.keys())
+        stored = {*group.keys()}
         found = [str(id_) for id_ in ids if id_ in stored]
     if not found:
-        raise InvalidMetadata(
-            f"{group.name} in {group.store!r}: no child has the name of a tile matrix of {SET}"
-        )
+        where = f"{group.name} in {group.store!r}"
+        raise errors.InvalidMetadata(f"{where}: no child has the name of a tile matrix of {SET}")
     return [(name, {}) for name in found]
 
 
@@ -80,7 +70,7 @@ def _tile_crs(multiscales: Any) -> CRS | None:
     crs = given.get("crs", given.get("supportedCRS"))
     if isinstance(crs, Mapping):
         crs = crs.get("uri", crs.get("wkt"))
-    with error_context("crs", catch=(InvalidArgument,), into=InvalidMetadata):
+    with errors.error_context("crs", catch=(errors.InvalidArgument,), into=errors.InvalidMetadata):
         return None if crs is None else CRS.of(crs)
 
 
@@ -119,13 +109,13 @@ class Level:
             (slice(2, 4, None), slice(0, 2, None))
         """
         if self.transform is None:
-            raise InvalidMetadata(f"{self.array.name} has no coordinates; read it by index")
+            raise errors.InvalidMetadata(f"{self.array.name} has no coordinates; read it by index")
         if not self.transform.upright:
-            raise InvalidMetadata(
+            raise errors.InvalidMetadata(
                 f"{self.array.name} is rotated against its coordinates; read it by index, using"
                 " level.transform"
             )
-        left, bottom, right, top = check_bounds(bounds, SelectionError)
+        left, bottom, right, top = check_bounds(bounds, errors.SelectionError)
         corners = self.transform.column_row(left, bottom), self.transform.column_row(right, top)
         columns, rows = (sorted(axis) for axis in zip(*corners, strict=True))
         found = [slice(None)] * self.array.ndim
@@ -133,7 +123,7 @@ class Level:
             start = max(0, math.floor(low + _TOLERANCE))
             stop = min(self.array.shape[axis], math.ceil(high - _TOLERANCE))
             if start >= stop:
-                raise SelectionError(f"{tuple(bounds)} is outside the map, {self.bounds}")
+                raise errors.SelectionError(f"{tuple(bounds)} is outside the map, {self.bounds}")
             found[axis] = slice(start, stop)
         return tuple(found)
 
@@ -172,10 +162,10 @@ class Map:
             (2, 4)
         """
         if resolution <= 0:
-            raise SelectionError(f"resolution must be greater than 0, got {resolution!r}")
+            raise errors.SelectionError(f"resolution must be greater than 0, got {resolution!r}")
         known = [r for r in self.resolutions if r is not None]
         if len(known) != len(self.levels):
-            raise InvalidMetadata("the size of the map's pixels is unknown; use .levels[i]")
+            raise errors.InvalidMetadata("the size of the map's pixels is unknown; use .levels[i]")
         good = [i for i, r in enumerate(known) if r <= resolution * (1 + _TOLERANCE)]
         return self.levels[max(good, key=lambda i: known[i]) if good else 0]
 
@@ -231,7 +221,7 @@ class Map:
             if high - low > 2 * little:
                 parts.append((low, bottom, high, top))
         if len(parts) > 1 and abs(extent[2] - extent[0] - circle) > abs(transform.a) / 100:
-            raise SelectionError(
+            raise errors.SelectionError(
                 f"{box} reaches over the edge of the map {extent}, which does not go around the"
                 " Earth; read the parts by themselves: " + " and ".join(str(part) for part in parts)
             )
@@ -294,13 +284,15 @@ def _chosen(group: Group, multiscales: Any, wanted: int | str | None) -> Any:
     where = f"{group.name} in {group.store!r}"
     shown = ", ".join(f"{i} ({name})" if name else str(i) for i, name in enumerate(names))
     if wanted is None:
-        warn(f"{where} has several pyramids: {shown}; using the first, pass multiscale= to choose")
+        errors.warn(
+            f"{where} has several pyramids: {shown}; using the first, pass multiscale= to choose"
+        )
         return multiscales
     if isinstance(wanted, str) and names.count(wanted) == 1:
         wanted = names.index(wanted)
     if isinstance(wanted, int) and 0 <= wanted < len(several):
         return [multiscales[wanted]] if several is multiscales else multiscales
-    raise NoSuchLabel(f"{where} has no unique pyramid {wanted!r}; known: {shown}")
+    raise errors.NoSuchLabel(f"{where} has no unique pyramid {wanted!r}; known: {shown}")
 
 
 def _entries(group: Group, multiscales: Any) -> list[tuple[str, Mapping[str, Any]]]:
@@ -318,7 +310,7 @@ def _entries(group: Group, multiscales: Any) -> list[tuple[str, Mapping[str, Any
     found: list[tuple[Any, Mapping[str, Any]]]
     found = [(next((e[key] for key in keys if key in e), None), e) for e in entries]
     if not found or not all(isinstance(p, str) for p, _ in found):
-        raise InvalidMetadata(
+        raise errors.InvalidMetadata(
             f"{group.name} in {group.store!r}: multiscales: expected [{{'datasets': [{{'path':"
             " …}]}] or {'layout': [{'asset': …}]}, got something else"
         )
@@ -327,7 +319,7 @@ def _entries(group: Group, multiscales: Any) -> list[tuple[str, Mapping[str, Any
 
 def _array(group: Group, path: str, variable: str | None) -> Array:
     if ".." in path.split("/") or path.startswith("/"):
-        raise InvalidMetadata(f"multiscales: {path!r} points outside {group.name}")
+        raise errors.InvalidMetadata(f"multiscales: {path!r} points outside {group.name}")
     node = group[paths.normalize(path)]
     return node if isinstance(node, Array) else _variable(node, variable)
 
@@ -337,11 +329,11 @@ def _variable(group: Group, name: str | None) -> Array:
         found = group[name]
         if isinstance(found, Array):
             return found
-        raise WrongNode(f"{found.name} is a group; variable must name an array")
+        raise errors.WrongNode(f"{found.name} is a group; variable must name an array")
     arrays = [array for _, array in group.arrays() if array.ndim >= 2]
     if len(arrays) != 1:
         names = ", ".join(array.path.rpartition("/")[2] for array in arrays) or "none"
-        raise WrongNode(
+        raise errors.WrongNode(
             f"{group.name} in {group.store!r} has {len(arrays)} arrays that could be the map;"
             f" name one with variable=: {names}"
         )
@@ -358,7 +350,7 @@ def _levels(found: list[tuple[Array, Mapping[str, Any]]], group: Group) -> tuple
         level = Level(array, own, *spatial_axes(array, group.attrs))
         if own is None and levels:
             fine = levels[0].transform
-            with error_context(f"{group.name} in {group.store!r}: multiscales"):
+            with errors.error_context(f"{group.name} in {group.store!r}: multiscales"):
                 pixels = _in_pixels(extra, named, level) if _RELATIVE in extra else None
                 base = None if pixels is None else _in_pixels(wide[0][1], named, level)
             if fine is None or pixels is None or base is None:
@@ -392,7 +384,7 @@ def _in_pixels(
         if source not in named:
             return None
         entry = named[source]
-    raise InvalidMetadata("the levels are derived from each other in a circle")
+    raise errors.InvalidMetadata("the levels are derived from each other in a circle")
 
 
 def _by_axis(transform: Any, name: str, default: float, level: Level) -> tuple[float, float]:
@@ -405,7 +397,7 @@ def _by_axis(transform: Any, name: str, default: float, level: Level) -> tuple[f
         return numbers[level.rows], numbers[level.columns]
     if known and len(numbers) == 2:
         return numbers[0], numbers[1]
-    raise InvalidMetadata(
+    raise errors.InvalidMetadata(
         f"{_RELATIVE}: expected an object whose {name!r} has a number for each axis, got"
         f" {transform!r}"
     )

@@ -9,14 +9,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from omnizarr import Array, Group, View, config
-from omnizarr.bulk.pyramid import (
-    NAMES,
-    Progress,
-    check_packing,
-    fill_levels,
-    level_chunks,
-    level_shapes,
-)
+from omnizarr.bulk import pyramid
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values
 from omnizarr.conventions.geo.crs import (
@@ -72,7 +65,7 @@ def write(
     way: Way = "cf",
     zarr_format: int | str | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: pyramid.Progress | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Map:
@@ -127,7 +120,7 @@ def write(
     attributes = {**described_values(source)[0], **(options.get("attributes") or {})}
     options["attributes"] = attributes
     packing = Packing.of(np.dtype(source.dtype), attributes)
-    check_packing(method, packing)
+    pyramid.check_packing(method, packing)
     affine = _transform(transform, bounds, source.shape[-2:])
     if isinstance(source, (Array, View)):
         affine = affine or _own_transform(source)
@@ -154,9 +147,9 @@ def write(
     with build(location, overwrite=overwrite, operation="writing a map") as staged:
         group = make_group(staged, None, overwrite=False)
         paths = [f"{i}/{variable}" if variable else str(i) for i in range(len(steps) + 1)]
-        shapes = dict(zip(paths, level_shapes(source.shape, steps), strict=True))
+        shapes = dict(zip(paths, pyramid.level_shapes(source.shape, steps), strict=True))
         arrays = _create(group, source, shapes, names, options, packing)
-        fill_levels(source, arrays, steps, method, progress, described_values(arrays[0])[1])
+        pyramid.fill_levels(source, arrays, steps, method, progress, described_values(arrays[0])[1])
 
         transforms = [
             None if affine is None else affine.scaled(factor**i, factor**i)
@@ -185,8 +178,8 @@ def _check(source: Any, factor: int, method: str, convention: str) -> None:
         raise InvalidArgument(f"a map has at least two axes, got shape {source.shape}")
     if isinstance(factor, bool) or not isinstance(factor, int) or factor < 2:
         raise InvalidArgument(f"factor must be an integer of at least 2, got {factor!r}")
-    if method not in NAMES:
-        raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
+    if method not in pyramid.NAMES:
+        raise InvalidArgument(f"unknown method {method!r}; {known_names(method, pyramid.NAMES)}")
     if convention not in ("multiscales", "geozarr"):
         raise InvalidArgument(f"convention must be 'multiscales' or 'geozarr', got {convention!r}")
 
@@ -290,7 +283,7 @@ def _create(
         options["chunks"] = guess_chunks(flat, np.dtype(source.dtype).itemsize, TARGET_BYTES)
     arrays: list[Array] = []
     for path, shape in shapes.items():
-        chunks: Any = level_chunks(arrays[0], shape) if arrays else {}
+        chunks: Any = pyramid.level_chunks(arrays[0], shape) if arrays else {}
         options = {**options, **chunks}
         arrays.append(group.create_array(path, shape=shape, dtype=source.dtype, **options))
     return arrays

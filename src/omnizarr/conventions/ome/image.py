@@ -10,18 +10,7 @@ import numpy as np
 
 from omnizarr import Array, Group, registry
 from omnizarr import open as open_zarr
-from omnizarr.conventions.ome.model import (
-    Axis,
-    Channel,
-    ImageLabel,
-    Metadata,
-    Multiscale,
-    PlateLayout,
-    Transform,
-    WellLayout,
-    axis_factor,
-    select,
-)
+from omnizarr.conventions.ome import model
 from omnizarr.conventions.ome.rules import Loaded, load
 from omnizarr.errors import InvalidMetadata, NodeNotFound, SelectionError, WrongNode
 from omnizarr.extension import Info, Store, can_list, existing_node, paths, title
@@ -61,7 +50,7 @@ class OmeGroup:
         return self._loaded.version_name
 
     @property
-    def metadata(self) -> Metadata:
+    def metadata(self) -> model.Metadata:
         """All metadata of the group, in the form of the newest version."""
         return self._loaded.metadata
 
@@ -112,7 +101,7 @@ class Image(OmeGroup):
         return self.multiscale.name
 
     @property
-    def axes(self) -> tuple[Axis, ...]:
+    def axes(self) -> tuple[model.Axis, ...]:
         """The axes, in the order of the arrays."""
         return self.multiscale.axes
 
@@ -139,7 +128,7 @@ class Image(OmeGroup):
         """The NumPy type of the pixels."""
         return self.levels[0].dtype
 
-    def transform(self, level: int = 0) -> Transform:
+    def transform(self, level: int = 0) -> model.Transform:
         """Return the transform from the pixels of a level to the axes' units.
 
         Versions before 0.4 have no scale; there it is the level's downsampling factor.
@@ -155,13 +144,13 @@ class Image(OmeGroup):
         own = self.multiscale.datasets[level].transform
         if own is None:
             sizes = zip(self.shape, self.levels[level].shape, strict=True)
-            own = Transform(tuple(n / m if m else 1.0 for n, m in sizes))
+            own = model.Transform(tuple(n / m if m else 1.0 for n, m in sizes))
         shared = self.multiscale.transform
         if shared is None:
             return own
         moved = zip(own.offset, shared.scale, shared.offset, strict=True)
         translated = own.translation is not None or shared.translation is not None
-        return Transform(
+        return model.Transform(
             tuple(a * b for a, b in zip(own.scale, shared.scale, strict=True)),
             tuple(t * s + o for t, s, o in moved) if translated else None,
         )
@@ -172,12 +161,12 @@ class Image(OmeGroup):
         return self.transform().scale
 
     @property
-    def channels(self) -> tuple[Channel, ...]:
+    def channels(self) -> tuple[model.Channel, ...]:
         """The rendering settings of each channel; empty if the metadata has none."""
         return () if self.metadata.omero is None else self.metadata.omero.channels
 
     @property
-    def label(self) -> ImageLabel | None:
+    def label(self) -> model.ImageLabel | None:
         """Colours and properties of the values if this is a label image, or None."""
         return self.metadata.image_label
 
@@ -208,19 +197,14 @@ class Image(OmeGroup):
             >>> image.level_for(1.0)
             1
         """
-        if isinstance(scale, Mapping):
-            wanted = dict(scale)
-        else:
-            wanted = {a.name: scale for a in self.axes if a.type == "space"}
-        unknown = sorted(wanted.keys() - {a.name for a in self.axes})
-        if unknown:
-            names = ", ".join(a.name for a in self.axes)
-            raise SelectionError(f"unknown axis {unknown[0]!r}; axes: {names}")
-        limits = {
-            i: wanted[a.name] * axis_factor(a, unit) * (1 + 1e-9)
-            for i, a in enumerate(self.axes)
-            if a.name in wanted
-        }
+        spatial = [a.name for a in self.axes if a.type == "space"]
+        wanted = scale if isinstance(scale, Mapping) else dict.fromkeys(spatial, scale)
+        names, limits = [a.name for a in self.axes], dict[int, float]()
+        for name, size in wanted.items():
+            if name not in names:
+                raise SelectionError(f"unknown axis {name!r}; axes: {', '.join(names)}")
+            axis = names.index(name)
+            limits[axis] = size * model.axis_factor(self.axes[axis], unit) * (1 + 1e-9)
         chosen = 0
         for level in range(len(self.multiscale.datasets)):
             sizes = self.transform(level).scale
@@ -248,7 +232,7 @@ class Image(OmeGroup):
         """
         labels = [c.label for c in self.channels]
         shape = self.levels[level].shape
-        return select(self.axes, shape, self.transform(level), region, unit, labels)
+        return model.select(self.axes, shape, self.transform(level), region, unit, labels)
 
     def read(
         self,
@@ -382,7 +366,7 @@ class Labels(ByName[Image]):
         return f"<Labels {', '.join(self._names) or 'none'}>"
 
 
-def _choose(loaded: Loaded, which: int | str) -> Multiscale:
+def _choose(loaded: Loaded, which: int | str) -> model.Multiscale:
     several = loaded.metadata.multiscales
     if not several:
         raise WrongNode(f"{loaded} is not an image: it has no multiscales")
@@ -413,7 +397,7 @@ class Well(OmeGroup, ByName[Image]):
         if loaded.metadata.well is None:
             raise WrongNode(f"{loaded} is not a well")
         self._loaded = loaded
-        self.layout: WellLayout = loaded.metadata.well
+        self.layout: model.WellLayout = loaded.metadata.well
         self._names = tuple(f.path for f in self.layout.fields)
 
     def __getitem__(self, field: str | int) -> Image:
@@ -435,7 +419,7 @@ class Plate(OmeGroup, ByName[Well]):
         if loaded.metadata.plate is None:
             raise WrongNode(f"{loaded} is not a plate")
         self._loaded = loaded
-        self.layout: PlateLayout = loaded.metadata.plate
+        self.layout: model.PlateLayout = loaded.metadata.plate
         self._name = self.layout.name
         self._names = tuple(w.path for w in self.layout.wells)
 

@@ -15,31 +15,9 @@ from omnizarr import __version__ as VERSION
 from omnizarr.bulk.pyramid import NAMES, Values, check_packing, level_chunks, level_shapes
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values
+from omnizarr.conventions.ome import model, versions
 from omnizarr.conventions.ome.image import Image
-from omnizarr.conventions.ome.model import (
-    Axis,
-    Channel,
-    ImageLabel,
-    ImageLevel,
-    Metadata,
-    Multiscale,
-    Omero,
-    Transform,
-    is_colour,
-    to_json,
-    unit_factor,
-    unit_kind,
-    unit_name,
-    unknown_unit,
-)
 from omnizarr.conventions.ome.rules import check
-from omnizarr.conventions.ome.versions import (
-    NEWEST,
-    Version,
-    find_metadata,
-    to_attributes,
-    version_on,
-)
 from omnizarr.errors import CannotExpress, InvalidArgument, InvalidMetadata, known_names, warn
 from omnizarr.extension import (
     TARGET_BYTES,
@@ -71,7 +49,9 @@ SMALL = 256
 WINDOW_BYTES = 2**24  # read at most of each channel to find its window
 
 
-def image_axes(axes: Any, rank: int, unit: str | Mapping[str, str] | None) -> tuple[Axis, ...]:
+def image_axes(
+    axes: Any, rank: int, unit: str | Mapping[str, str] | None
+) -> tuple[model.Axis, ...]:
     """Return axes from text such as ``"zyx"``, names, or `Axis` objects; None for the default."""
     if axes is None:
         if rank not in _DEFAULT_AXES:
@@ -79,7 +59,10 @@ def image_axes(axes: Any, rank: int, unit: str | Mapping[str, str] | None) -> tu
         axes = _DEFAULT_AXES[rank]
     if isinstance(axes, str):
         axes = axes.lower()
-    given = [a if isinstance(a, Axis) else Axis(str(a), _TYPES.get(str(a), "space")) for a in axes]
+    given = [
+        a if isinstance(a, model.Axis) else model.Axis(str(a), _TYPES.get(str(a), "space"))
+        for a in axes
+    ]
     names = [a.name for a in given]
     if len(given) != rank:
         raise InvalidArgument(f"the data have {rank} axes, but {len(given)} are named: {names}")
@@ -93,17 +76,21 @@ def image_axes(axes: Any, rank: int, unit: str | Mapping[str, str] | None) -> tu
     for name in units.keys() - set(names):
         raise InvalidArgument(f"unit: unknown axis {name!r}; axes: {', '.join(names)}")
     if isinstance(unit, str):
-        kind = unit_kind(unit)
+        kind = model.unit_kind(unit)
         if kind is None:
-            raise unknown_unit(unit)
+            raise model.unknown_unit(unit)
         units = {a.name: unit for a in given if a.type == kind}
     return tuple(
-        Axis(a.name, a.type, unit_name(units[a.name]) if a.name in units else a.unit, a.extra)
+        model.Axis(
+            a.name, a.type, model.unit_name(units[a.name]) if a.name in units else a.unit, a.extra
+        )
         for a in given
     )
 
 
-def per_axis(given: Any, axes: Sequence[Axis], default: float, what: str) -> tuple[float, ...]:
+def per_axis(
+    given: Any, axes: Sequence[model.Axis], default: float, what: str
+) -> tuple[float, ...]:
     """Return a number for each axis, from a sequence or a mapping by name."""
     if given is None:
         return (default,) * len(axes)
@@ -120,7 +107,7 @@ def per_axis(given: Any, axes: Sequence[Axis], default: float, what: str) -> tup
 
 def level_factors(
     shape: Sequence[int],
-    axes: Sequence[Axis],
+    axes: Sequence[model.Axis],
     scale: Sequence[float],
     levels: int | None,
     factors: Any,
@@ -152,7 +139,7 @@ def level_factors(
     return found
 
 
-def _step(given: Any, axes: Sequence[Axis]) -> Factors:
+def _step(given: Any, axes: Sequence[model.Axis]) -> Factors:
     if isinstance(given, int):
         given = {a.name: given for a in axes if a.type == "space"}
     found = per_axis(given, axes, 1, "factors")
@@ -161,9 +148,14 @@ def _step(given: Any, axes: Sequence[Axis]) -> Factors:
     return tuple(int(f) for f in found)
 
 
-def _halves(lengths: Sequence[int], axes: Sequence[Axis], sizes: Sequence[float]) -> Factors:
+def _halves(lengths: Sequence[int], axes: Sequence[model.Axis], sizes: Sequence[float]) -> Factors:
     physical = {
-        i: size * (unit_factor(a.unit, "meter") if unit_kind(a.unit) == "space" and a.unit else 1.0)
+        i: size
+        * (
+            model.unit_factor(a.unit, "meter")
+            if model.unit_kind(a.unit) == "space" and a.unit
+            else 1.0
+        )
         for i, (a, size) in enumerate(zip(axes, sizes, strict=True))
         if a.type == "space" and lengths[i] > 1
     }
@@ -172,7 +164,9 @@ def _halves(lengths: Sequence[int], axes: Sequence[Axis], sizes: Sequence[float]
     return tuple(2 if i in close else 1 for i in range(len(axes)))
 
 
-def level_transforms(first: Transform, factors: Sequence[Factors], method: str) -> list[Transform]:
+def level_transforms(
+    first: model.Transform, factors: Sequence[Factors], method: str
+) -> list[model.Transform]:
     """Return the transform of each level: a pixel is at the centre of the block it represents.
 
     `nearest` takes the first pixel of a block, so its levels keep the translation of the image.
@@ -185,7 +179,7 @@ def level_transforms(first: Transform, factors: Sequence[Factors], method: str) 
                  for s, f in zip(last.scale, step, strict=True)]  # fmt: skip
         moved = tuple(_short(t + d) for t, d in zip(last.offset, shift, strict=True))
         translation = moved if last.translation is not None or any(moved) else None
-        found.append(Transform(scale, translation))
+        found.append(model.Transform(scale, translation))
     return found
 
 
@@ -195,12 +189,11 @@ def _short(number: float) -> float:
 
 
 def with_windows(
-    metadata: Metadata, dtype: np.dtype[Any], coarsest: Array | None = None
-) -> Metadata:
+    metadata: model.Metadata, dtype: np.dtype[Any], coarsest: Array | None = None
+) -> model.Metadata:
     """Return metadata in which every channel has a window of values to display.
 
-    A missing window is set to the minimum and maximum of the coarsest level, or of its middle
-    plane if it is large; without `coarsest`, to those of the type.
+    A missing one has the extremes of `coarsest`, of its middle plane if it is large, or the type's.
     """
     if metadata.omero is None:
         return metadata
@@ -214,7 +207,7 @@ def with_windows(
     return replace(metadata, omero=replace(metadata.omero, channels=tuple(channels)))
 
 
-def _middle(axes: Sequence[Axis], level: Array, number: int) -> tuple[int | slice, ...]:
+def _middle(axes: Sequence[model.Axis], level: Array, number: int) -> tuple[int | slice, ...]:
     """Return the selection of a channel; of a large one, only the middle of some axes."""
     chosen: list[int | slice] = [slice(None)] * level.ndim
     nbytes = level.nbytes
@@ -263,7 +256,7 @@ def new_metadata(
     names: Sequence[str] | None = None,
     name: str = "image",
     channels: Sequence[Any] | None = None,
-) -> tuple[Metadata, list[Factors]]:
+) -> tuple[model.Metadata, list[Factors]]:
     """Return the metadata of a new image as `write` describes it, and the factors of its levels."""
     used = image_axes(axes, len(shape), unit)
     sizes = per_axis(scale, used, 1.0, "scale")
@@ -275,24 +268,24 @@ def new_metadata(
     labels = tuple(map(str, range(len(steps) + 1))) if names is None else tuple(names)
     if len(labels) != len(steps) + 1:
         raise InvalidArgument(f"{len(labels)} names were given for {len(steps) + 1} levels")
-    transforms = level_transforms(Transform(sizes, start), steps, check_method(method))
-    datasets = tuple(ImageLevel(p, t) for p, t in zip(labels, transforms, strict=True))
+    transforms = level_transforms(model.Transform(sizes, start), steps, check_method(method))
+    datasets = tuple(model.ImageLevel(p, t) for p, t in zip(labels, transforms, strict=True))
     about = {"method": "omnizarr.ome.write", "version": VERSION, "factors": [*map(list, steps)]}
-    multiscale = Multiscale(used, datasets, name, method, about)
+    multiscale = model.Multiscale(used, datasets, name, method, about)
     counts = [n for n, a in zip(shape, used, strict=True) if a.type == "channel"]
     if channels is not None and counts and counts[0] != len(channels):
         raise InvalidArgument(f"got {len(channels)} channels, but the data has {counts[0]}")
     rendered = tuple(_channel(c, i) for i, c in enumerate(channels or ()))
-    omero = None if channels is None else Omero(rendered)
-    return Metadata((multiscale,), omero=omero), steps
+    omero = None if channels is None else model.Omero(rendered)
+    return model.Metadata((multiscale,), omero=omero), steps
 
 
-def _channel(label: Any, index: int) -> Channel:
+def _channel(label: Any, index: int) -> model.Channel:
     if isinstance(label, Mapping):
         raise InvalidArgument(f"channel {index} is {label!r}; give its label, or an ome.Channel")
-    channel = label if isinstance(label, Channel) else Channel(str(label))
+    channel = label if isinstance(label, model.Channel) else model.Channel(str(label))
     color = (channel.color or _COLOURS[index % len(_COLOURS)]).removeprefix("#")
-    if not is_colour(color):
+    if not model.is_colour(color):
         raise InvalidArgument(
             f"invalid colour {channel.color!r} of channel {channel.label!r}; use six hexadecimal"
             " digits, such as 'FF0000' for red"
@@ -303,21 +296,21 @@ def _channel(label: Any, index: int) -> Channel:
 
 def labels_metadata(
     name: str,
-    axes: Sequence[Axis],
+    axes: Sequence[model.Axis],
     indices: Sequence[int],
-    whole: Transform,
+    whole: model.Transform,
     steps: Sequence[Factors],
     method: str,
-    label: ImageLabel,
-) -> Metadata:
+    label: model.ImageLabel,
+) -> model.Metadata:
     """Return the metadata of labels with some axes of an image, which has the transform `whole`."""
     offset = tuple(whole.offset[i] for i in indices)
-    first = Transform(tuple(whole.scale[i] for i in indices), offset if any(offset) else None)
+    first = model.Transform(tuple(whole.scale[i] for i in indices), offset if any(offset) else None)
     transforms = level_transforms(first, steps, method)
-    datasets = tuple(ImageLevel(str(i), t) for i, t in enumerate(transforms))
+    datasets = tuple(model.ImageLevel(str(i), t) for i, t in enumerate(transforms))
     about = {"method": "omnizarr.ome.write_labels", "version": VERSION}
-    multiscale = Multiscale(tuple(axes[i] for i in indices), datasets, name, method, about)
-    return Metadata((multiscale,), image_label=label)
+    multiscale = model.Multiscale(tuple(axes[i] for i in indices), datasets, name, method, about)
+    return model.Metadata((multiscale,), image_label=label)
 
 
 def step_ratios(image: Image) -> list[Factors]:
@@ -334,8 +327,8 @@ class NewImage:
     """An image to be written: its metadata, and the array of each level."""
 
     path: str
-    version: Version
-    metadata: Metadata
+    version: versions.Version
+    metadata: model.Metadata
     steps: tuple[Factors, ...]
     dtype: np.dtype[Any]
     options: list[ArrayOptions]  # of the array of each level, the finest first
@@ -350,8 +343,8 @@ class NewImage:
 
     def attributes(self, coarsest: Array | None = None) -> dict[str, Any]:
         """Return the attributes of the group, with display windows from a stored level."""
-        members = to_json(with_windows(self.metadata, self.dtype, coarsest))
-        return to_attributes(members, self.version.name, self.others)
+        members = model.to_json(with_windows(self.metadata, self.dtype, coarsest))
+        return versions.to_attributes(members, self.version.name, self.others)
 
     def nodes(self) -> dict[str, Node]:
         """Return the group and the arrays by path in the store."""
@@ -386,12 +379,12 @@ def plan_images(
     others = image.group.attrs.asdict()
     images = [plan_levels(location, location.path, source, options, metadata, steps, others)]
     (new,) = metadata.multiscales
-    whole = new.datasets[0].transform or Transform((1.0,) * len(new.axes))
+    whole = new.datasets[0].transform or model.Transform((1.0,) * len(new.axes))
     names = [axis.name for axis in image.axes]
     for name, labels in image.labels.items():
         chosen = [names.index(axis.name) for axis in labels.axes]
         inside = [tuple(step[i] for i in chosen) for step in steps]
-        label = replace(labels.label or ImageLabel(), source="../../")
+        label = replace(labels.label or model.ImageLabel(), source="../../")
         shown, method = labels.name or name, labels_method(labels)
         own = labels_metadata(shown, new.axes, chosen, whole, inside, method, label)
         own = replace(_kept_metadata(own, labels, True), image_label=label)
@@ -402,26 +395,12 @@ def plan_images(
     return images
 
 
-def plan_image(
-    location: Location,
-    path: str,
-    shape: Sequence[int],
-    dtype: Any,
-    options: ArrayOptions,
-    described: Mapping[str, Any],
-) -> NewImage:
-    """Return the image to write at a path, whose pixels are not in an array."""
-    metadata, steps = new_metadata(shape, **described)
-    pixels = np.broadcast_to(np.zeros((), dtype), shape)  # which are not stored
-    return plan_levels(location, path, pixels, options, metadata, steps)
-
-
 def plan_levels(
     location: Location,
     path: str,
     source: Any,
     options: ArrayOptions,
-    metadata: Metadata,
+    metadata: model.Metadata,
     steps: Sequence[Factors],
     others: Mapping[str, Any] | None = None,
 ) -> NewImage:
@@ -429,13 +408,15 @@ def plan_levels(
 
     The source has a shape and a type; its attributes that describe values are kept.
     """
-    version = version_on(location.format.name)
+    version = versions.version_on(location.format.name)
     if version is None:
         raise CannotExpress(
             f"OME-Zarr needs zarr 2 or 3, not {location.format.name}; give zarr_format=3"
         )
     dtype = np.dtype(source.dtype)
-    attributes = to_attributes(to_json(with_windows(metadata, dtype)), version.name, {})
+    attributes = versions.to_attributes(
+        model.to_json(with_windows(metadata, dtype)), version.name, {}
+    )
     check_attributes(attributes, f"the image {paths.show(path)}")
     (multiscale,) = metadata.multiscales
     stated = described_values(source, zero_is_missing=False)[0]
@@ -443,7 +424,7 @@ def plan_levels(
     if len(multiscale.datasets) > 1:
         check_packing(multiscale.type or "mean", Packing.of(dtype, stated))
     level: Any = {**_with_separator(options, location.format, version), "attributes": stated}
-    if version.name == NEWEST:
+    if version.name == versions.NEWEST:
         level["dimension_names"] = [a.name for a in multiscale.axes]
     _set_chunks(level, multiscale.axes, source.shape, dtype)
     first: Array | None = None
@@ -463,13 +444,15 @@ def plan_levels(
 
 def check_attributes(attributes: dict[str, Any], what: str) -> None:
     """Raise if metadata to be written is invalid."""
-    found = find_metadata(attributes)
+    found = versions.find_metadata(attributes)
     problems = [] if found is None else [p for p in check(found, "") if p.level == "error"]
     if problems:
         raise InvalidMetadata.of(problems, f"cannot write {what}")
 
 
-def _with_separator(options: ArrayOptions, format: Format, version: Version) -> ArrayOptions:
+def _with_separator(
+    options: ArrayOptions, format: Format, version: versions.Version
+) -> ArrayOptions:
     """Return the options with the version's chunk key separator; raise if they have another."""
     if version.separator is None:
         return options
@@ -485,7 +468,7 @@ def _with_separator(options: ArrayOptions, format: Format, version: Version) -> 
     return options
 
 
-def _set_chunks(options: Any, axes: Sequence[Axis], shape: Sequence[int], dtype: Any) -> None:
+def _set_chunks(options: Any, axes: Sequence[model.Axis], shape: Sequence[int], dtype: Any) -> None:
     """Set chunks and shards as shapes; axes that a mapping leaves out are not split.
 
     By default, chunks are about a MiB along the spatial axes, and of length 1 along the others.
@@ -502,7 +485,7 @@ def _set_chunks(options: Any, axes: Sequence[Axis], shape: Sequence[int], dtype:
         options["chunks"] = guess_chunks(space, dtype.itemsize, TARGET_BYTES)
 
 
-def _kept_metadata(metadata: Metadata, image: Image, rendered: bool) -> Metadata:
+def _kept_metadata(metadata: model.Metadata, image: Image, rendered: bool) -> model.Metadata:
     """Return the metadata of a new image, completed from the image that its pixels come from.
 
     With `rendered`, the channels and their settings are those of the old image.
@@ -539,7 +522,9 @@ def labels_method(labels: Image) -> str:
     return own if own in ("mode", "nearest", "max") else "mode"
 
 
-def _labels_options(options: ArrayOptions, image: Sequence[Axis], axes: Sequence[Axis]) -> Any:
+def _labels_options(
+    options: ArrayOptions, image: Sequence[model.Axis], axes: Sequence[model.Axis]
+) -> Any:
     """Return those options of an image that labels share, with shapes along their axes."""
     found: dict[str, Any] = {k: v for k, v in options.items() if k in _SHARED}
     names = [axis.name for axis in image]
@@ -562,8 +547,10 @@ def labels_nodes(image: Image | None, images: Sequence[NewImage]) -> dict[str, N
     above = paths.join(first.path, "labels")
     names = tuple(each.path.removeprefix(paths.prefix(above)) for each in labels)
     old = image.group["labels"].attrs.asdict()
-    members = to_json(Metadata(labels=names))
-    nodes: dict[str, Node] = {above: GroupModel(to_attributes(members, first.version.name, old))}
+    members = model.to_json(model.Metadata(labels=names))
+    nodes: dict[str, Node] = {
+        above: GroupModel(versions.to_attributes(members, first.version.name, old))
+    }
     for name in names:
         for parent in paths.ancestors(name):
             nodes.setdefault(paths.join(above, parent), GroupModel())

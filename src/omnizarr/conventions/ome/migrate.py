@@ -8,18 +8,10 @@ from dataclasses import replace
 
 from omnizarr import Group
 from omnizarr.bulk.adaptation import cannot_convert
+from omnizarr.conventions.ome import versions
 from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.model import Metadata, to_json
 from omnizarr.conventions.ome.rules import Loaded, check, load
-from omnizarr.conventions.ome.versions import (
-    NEWEST,
-    RawMetadata,
-    Version,
-    find_metadata,
-    stands_on,
-    to_attributes,
-    version_on,
-)
 from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound, OmnizarrError
 from omnizarr.extension import (
     ARRAY_DIMENSIONS,
@@ -44,12 +36,12 @@ def for_format(
     """
     roots = dict(_roots(start, nodes))
     changed, failures = _translate_roots(start, nodes, roots, goal, in_place)
-    target = version_on(goal.name)
+    target = versions.version_on(goal.name)
     for path, version in roots.items():
         if path in failures:
             continue
         wanted = version.separator
-        if target is not None and not stands_on(version, goal.name):
+        if target is not None and not versions.stands_on(version, goal.name):
             wanted = target.separator
             separator = separator or wanted
         if wanted is not None and separator not in (None, wanted):
@@ -81,13 +73,13 @@ def for_view(
 def _translate_roots(
     start: Location,
     nodes: Mapping[str, Node],
-    roots: Mapping[str, Version],
+    roots: Mapping[str, versions.Version],
     goal: Format,
     in_place: bool,
     complete: bool = True,
 ) -> tuple[dict[str, Node], dict[str, OmnizarrError]]:
     """Return the nodes with the OME-Zarr version for a Zarr format, and the errors by root."""
-    target = version_on(goal.name)
+    target = versions.version_on(goal.name)
     changed = dict(nodes)
     failures: dict[str, OmnizarrError] = {}
     below: dict[str, dict[str, Node]] = {path: {} for path in roots}  # and the root itself
@@ -96,7 +88,7 @@ def _translate_roots(
             below[root][path] = node
     for path, inside in below.items():
         location, version = start.at(path), roots[path]
-        if stands_on(version, goal.name):
+        if versions.stands_on(version, goal.name):
             continue
         if target is None:
             failures[path] = CannotExpress(
@@ -117,7 +109,7 @@ def _with_levels(start: Location, nodes: Mapping[str, Node]) -> dict[str, Node]:
     """Return nodes together with the levels of all images among them, parents first."""
     found = dict(nodes)
     for path, node in nodes.items():
-        raw = find_metadata(node.attributes) if isinstance(node, GroupModel) else None
+        raw = versions.find_metadata(node.attributes) if isinstance(node, GroupModel) else None
         if raw is None or any(p.level == "error" for p in check(raw, "")):
             continue
         for level, _ in _levels(path, raw.read()):
@@ -128,24 +120,28 @@ def _with_levels(start: Location, nodes: Mapping[str, Node]) -> dict[str, Node]:
     return {path: found[path] for path in sorted(found, key=paths.prefix)}
 
 
-def _roots(start: Location, nodes: Mapping[str, Node]) -> Iterator[tuple[str, Version]]:
+def _roots(start: Location, nodes: Mapping[str, Node]) -> Iterator[tuple[str, versions.Version]]:
     """Yield the paths and versions of valid images, plates and series not inside others."""
     last: str | None = None
     for path, node in nodes.items():  # parents come first
         if not isinstance(node, GroupModel) or (last is not None and path.startswith(last)):
             continue
-        found = find_metadata(node.attributes)
+        found = versions.find_metadata(node.attributes)
         if found is None or not any(name in found.members for name in _ROOTS):
             continue
         if any(p.level == "error" for p in check(found, "")):
             continue
         version = found.known_version
-        if stands_on(version, start.format.name) and _is_image(path, nodes, found, version):
+        if versions.stands_on(version, start.format.name) and _is_image(
+            path, nodes, found, version
+        ):
             last = paths.prefix(path)
             yield path, version
 
 
-def _is_image(path: str, nodes: Mapping[str, Node], found: RawMetadata, version: Version) -> bool:
+def _is_image(
+    path: str, nodes: Mapping[str, Node], found: versions.RawMetadata, version: versions.Version
+) -> bool:
     """Return True if the levels have the axes of an image, which versions before 0.3 only imply.
 
     Maps may have the same metadata as OME-Zarr 0.1.
@@ -173,7 +169,7 @@ def translated(
     start: Location,
     nodes: Mapping[str, Node],
     root: Loaded,
-    goal: Version,
+    goal: versions.Version,
     in_place: bool,
     complete: bool = True,
 ) -> dict[str, Node]:
@@ -198,7 +194,7 @@ def translated(
             )
             several.append(replace(multiscale, datasets=tuple(datasets)))
         metadata = replace(loaded.metadata, multiscales=tuple(several))
-        attributes = to_attributes(to_json(metadata), goal.name, node.attributes)
+        attributes = versions.to_attributes(to_json(metadata), goal.name, node.attributes)
         changed[path] = node.with_(attributes=attributes, consolidated=None)
         for level, names in _levels(path, metadata):
             array = changed.get(level)
@@ -216,6 +212,6 @@ def translated(
                 )
             # 0.4 has the names of axes only in the group.
             own = {k: v for k, v in array.attributes.items() if k != ARRAY_DIMENSIONS}
-            own_names = names if goal.name == NEWEST else None
+            own_names = names if goal.name == versions.NEWEST else None
             changed[level] = array.with_(dimension_names=own_names, attributes=own)
     return changed

@@ -30,21 +30,9 @@ from omnizarr.bulk.source_keys import source_state
 from omnizarr.bulk.transfer import ArraySource, Filled, cut, fill_tasks, items_for, target_array
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values, plain_attributes
+from omnizarr.conventions.ome import levels
 from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.image import open as open_ome
-from omnizarr.conventions.ome.levels import (
-    Factors,
-    NewImage,
-    check_method,
-    image_name,
-    labels_method,
-    labels_nodes,
-    level_factors,
-    level_transforms,
-    other_members,
-    plan_images,
-    step_ratios,
-)
 from omnizarr.conventions.ome.model import ImageLevel, Metadata, Transform, to_json
 from omnizarr.conventions.ome.versions import edit_members, version_on, writable_version
 from omnizarr.conventions.ome.write import open_source
@@ -74,7 +62,7 @@ from omnizarr.extension import (
 class ImageOutput(HierarchyOutput):
     """The nodes of a job among which are images; display windows are found at the end."""
 
-    images: Sequence[NewImage] = ()
+    images: Sequence[levels.NewImage] = ()
 
     def finish(self) -> None:
         """Store the value range of each channel with the image, and make everything visible."""
@@ -89,7 +77,7 @@ class ImageOutput(HierarchyOutput):
 
 
 def level_phases(
-    several: Sequence[NewImage | MoreLevels],
+    several: Sequence[levels.NewImage | MoreLevels],
     output: HierarchyOutput | AddedLevels,
     memory: int,
     existing: int = 1,
@@ -99,11 +87,11 @@ def level_phases(
     `existing` levels are there before, or are written in other phases.
     """
 
-    def described(each: NewImage | MoreLevels, number: int) -> tuple[str, ArrayModel]:
+    def described(each: levels.NewImage | MoreLevels, number: int) -> tuple[str, ArrayModel]:
         """Return the path and the model of the result of a step, counted from 1."""
         return [*each.models.items()][number - 1 - len(each.steps)]
 
-    def stored(each: NewImage | MoreLevels, number: int) -> Array:
+    def stored(each: levels.NewImage | MoreLevels, number: int) -> Array:
         if number == 0 and isinstance(each, MoreLevels):
             return each.image.levels[-1]
         path, model = described(each, number)
@@ -225,11 +213,11 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         own = names if known and names else None
         described = {
             "axes": self.axes or own, "scale": self.scale, "unit": self.unit, "levels": self.levels,
-            "factors": self.factors, "method": check_method(self.method or "mean"),
+            "factors": self.factors, "method": levels.check_method(self.method or "mean"),
             "name": (image.name if image is not None else None)
-            or image_name(self.destination, self.path),
+            or levels.image_name(self.destination, self.path),
         }  # fmt: skip
-        images = plan_images(location, source, image, cast(Any, self.options), described)
+        images = levels.plan_images(location, source, image, cast(Any, self.options), described)
         stated = described_values(source, zero_is_missing=False)[0]
         skipped = {
             f"attribute {name}": "an image has no place on the Earth; write a map with geo.write"
@@ -237,8 +225,8 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
             if name not in stated
         }
         if image is not None:
-            skipped |= dict.fromkeys(other_members(image), "it is not part of the image")
-        nodes = images[0].nodes() | labels_nodes(image, images)
+            skipped |= dict.fromkeys(levels.other_members(image), "it is not part of the image")
+        nodes = images[0].nodes() | levels.labels_nodes(image, images)
         for each in images[1:]:
             nodes |= each.nodes()
         operation = f"write {source.name} of {source.store!r} as an image to {location}"
@@ -274,18 +262,18 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         have, group = len(image.levels), image.group
         wanted = None if self.levels is None else max(1, self.levels - have + 1)
         last = image.levels[-1]
-        steps = level_factors(
+        steps = levels.level_factors(
             last.shape, image.axes, _own_transform(image).scale, wanted, self.factors
         )
         old = image.multiscale.type
-        method = check_method(self.method or (old if old in NAMES else None) or "mean")
+        method = levels.check_method(self.method or (old if old in NAMES else None) or "mean")
         several = [MoreLevels.of(image, steps, method)]
-        every = [*step_ratios(image), *steps]
+        every = [*levels.step_ratios(image), *steps]
         names = [axis.name for axis in image.axes]
         for labels in image.labels.values():  # which have as many levels as their image
             chosen = [names.index(axis.name) for axis in labels.axes]
             own = [tuple(s[i] for i in chosen) for s in every[len(labels.levels) - 1 :]]
-            several.append(MoreLevels.of(labels, own, labels_method(labels)))
+            several.append(MoreLevels.of(labels, own, levels.labels_method(labels)))
         operation = f"add {len(steps)} levels to {group.name} of {group.store!r}"
         digest = key_digest(  # the same when some of the levels are listed already
             "add levels", portable_key(group.store), group.path, self.levels, str(self.factors),
@@ -313,16 +301,16 @@ class MoreLevels:
     """New levels of an image, or of labels, that exist."""
 
     image: Image
-    steps: list[Factors]
+    steps: list[levels.Factors]
     method: str
     datasets: tuple[ImageLevel, ...]
     models: dict[str, ArrayModel]  # by path in the store
 
     @classmethod
-    def of(cls, image: Image, steps: list[Factors], method: str) -> MoreLevels:
+    def of(cls, image: Image, steps: list[levels.Factors], method: str) -> MoreLevels:
         """Return the new levels that follow an image's coarsest level."""
         last = image.levels[-1]
-        transforms = level_transforms(_own_transform(image), steps, method)[1:]
+        transforms = levels.level_transforms(_own_transform(image), steps, method)[1:]
         taken = {dataset.path for dataset in image.multiscale.datasets}
         free = (str(n) for n in count(len(image.levels)) if str(n) not in taken)
         names = [*islice(free, len(steps))]
@@ -386,7 +374,7 @@ def _list_levels(more: MoreLevels, members: dict[str, Any]) -> None:
     members["multiscales"] = several
 
 
-def describe_image(image: NewImage) -> list[str]:
+def describe_image(image: levels.NewImage) -> list[str]:
     """Return lines about the levels of an image."""
     return [
         f"{paths.show(path)}: {model.shape}, {image.method if i else 'full resolution'}"

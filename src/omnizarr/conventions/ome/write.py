@@ -13,6 +13,7 @@ from omnizarr import Array, Group
 from omnizarr import open as open_zarr
 from omnizarr.bulk.pyramid import Progress, fill_levels
 from omnizarr.conventions.cf.variable import described_values
+from omnizarr.conventions.ome import model
 from omnizarr.conventions.ome.image import Image, Plate
 from omnizarr.conventions.ome.image import open as open_ome
 from omnizarr.conventions.ome.levels import (
@@ -29,24 +30,8 @@ from omnizarr.conventions.ome.levels import (
     plan_levels,
     step_ratios,
 )
-from omnizarr.conventions.ome.model import (
-    Acquisition,
-    Axis,
-    FieldPlace,
-    ImageLabel,
-    Metadata,
-    PlateLayout,
-    WellLayout,
-    WellPlace,
-    to_json,
-)
 from omnizarr.conventions.ome.rules import Loaded, load
-from omnizarr.conventions.ome.versions import (
-    NEWEST,
-    edit_members,
-    to_attributes,
-    writable_version,
-)
+from omnizarr.conventions.ome.versions import NEWEST, edit_members, to_attributes, writable_version
 from omnizarr.errors import Conflict, InvalidArgument, WrongNode, WrongType, warn
 from omnizarr.extension import (
     ArrayOptions,
@@ -159,13 +144,11 @@ def _store(
             group = make_group(staged.at(image.path), image.attributes(), overwrite=False)
             for path, node in between.items() if number == 0 else ():
                 make_group(staged.at(path), node.attributes, overwrite=False)
-            levels = zip(image.models.values(), image.options, strict=True)
             (multiscale,) = image.metadata.multiscales
+            levels = zip(multiscale.datasets, image.models.values(), image.options, strict=True)
             arrays = [
-                group.create_array(
-                    entry.path, shape=model.shape, dtype=image.source.dtype, **options
-                )
-                for entry, (model, options) in zip(multiscale.datasets, levels, strict=True)
+                group.create_array(level.path, shape=new.shape, dtype=image.source.dtype, **options)
+                for level, new, options in levels
             ]
             packing = described_values(arrays[0], zero_is_missing=False)[1]
             fill_levels(image.source, arrays, image.steps, image.method, progress, packing)
@@ -266,7 +249,7 @@ def write_labels(
         if len(color) != 4:
             raise InvalidArgument(f"a label colour needs four numbers from 0 to 255, got {color!r}")
     described = {int(v): dict(p) for v, p in (properties or {}).items()}
-    label, method = ImageLabel(found, described, "../../"), check_method(method)
+    label, method = model.ImageLabel(found, described, "../../"), check_method(method)
     metadata = labels_metadata(name, image.axes, indices, image.transform(), steps, method, label)
     inside = paths.normalize(name)
     full = paths.join(image.group.path, f"labels/{inside}")
@@ -282,7 +265,7 @@ def write_labels(
     return Image(_written(location))
 
 
-def _axes(image: Image, axes: Any, rank: int) -> tuple[Axis, ...]:
+def _axes(image: Image, axes: Any, rank: int) -> tuple[model.Axis, ...]:
     """Return the axes of the labels, which are axes of the image."""
     if axes is None:
         if rank == len(image.axes):
@@ -320,7 +303,7 @@ def write_plate(
     rows: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     name: str | None = None,
-    acquisition: Acquisition | None = None,
+    acquisition: model.Acquisition | None = None,
     version: str = NEWEST,
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
@@ -362,7 +345,7 @@ def write_plate(
         for well, several in wells.items()
     }  # fmt: skip
     layout = _layout(fields, rows, columns, name, acquisition)
-    attributes = to_attributes(to_json(Metadata(plate=layout)), target.name, {})
+    attributes = to_attributes(model.to_json(model.Metadata(plate=layout)), target.name, {})
     check_attributes(attributes, "this plate")
     where = stores.resolve(store, storage_options=storage_options)
     location = new_location(where, path, target.zarr_format)
@@ -374,8 +357,10 @@ def write_plate(
                 at = paths.join(inner.path, field)
                 write(staged.store, data, path=at, version=version, **options)
             run = None if acquisition is None else acquisition.id
-            members = Metadata(well=WellLayout(tuple(FieldPlace(f, run) for f in several)))
-            inner.attrs.update(to_attributes(to_json(members), target.name, {}))
+            members = model.Metadata(
+                well=model.WellLayout(tuple(model.FieldPlace(f, run) for f in several))
+            )
+            inner.attrs.update(to_attributes(model.to_json(members), target.name, {}))
         group.attrs.update(attributes)
     return Plate(_written(location))
 
@@ -385,8 +370,8 @@ def _layout(
     rows: Sequence[str] | None,
     columns: Sequence[str] | None,
     name: str | None,
-    acquisition: Acquisition | None,
-) -> PlateLayout:
+    acquisition: model.Acquisition | None,
+) -> model.PlateLayout:
     split = {well: well.split("/") for well in fields}
     for well, parts in split.items():
         if len(parts) != 2:
@@ -400,12 +385,12 @@ def _layout(
             if part not in known:
                 raise InvalidArgument(f"well {well!r}: the plate has no {what} {part!r}")
     wells = tuple(
-        WellPlace(well, names[0].index(row), names[1].index(column))
+        model.WellPlace(well, names[0].index(row), names[1].index(column))
         for well, (row, column) in split.items()
     )
     count = max(map(len, fields.values()), default=0) or None
     runs = () if acquisition is None else (acquisition,)
-    return PlateLayout(names[0], names[1], wells, name, count, runs)
+    return model.PlateLayout(names[0], names[1], wells, name, count, runs)
 
 
 def _sorted(names: set[str]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from omnizarr.bulk.transfer import (
     target_array,
 )
 from omnizarr.conventions.cf.packing import FILL, NAMES, find_word, mark_missing
-from omnizarr.conventions.ome.levels import NewImage, image_name, plan_image
+from omnizarr.conventions.ome.levels import NewImage, image_name, new_metadata, plan_levels
 from omnizarr.conventions.ome.model import Metadata, to_json
 from omnizarr.conventions.ome.pyramid import (
     ImageOutput,
@@ -289,7 +289,7 @@ class _Nodes:
             mark_missing(attributes, missing, dtype)
         values = {k: v for k, v in attributes.items() if k in _OF_VALUES}
         options["attributes"] = {**values, **(options.get("attributes") or {})}
-        described = {
+        described: dict[str, Any] = {
             "axes": image.axes,
             "scale": dict(image.scale) or None,
             "unit": dict(image.units) or None,
@@ -299,7 +299,9 @@ class _Nodes:
             "name": image.name or image_name(self.job.destination, full),
         }
         try:
-            new = plan_image(self.location, full, entry.shape, dtype, options, described)
+            metadata, steps = new_metadata(entry.shape, **described)
+            pixels = np.broadcast_to(np.zeros((), dtype), entry.shape)  # which are not stored
+            new = plan_levels(self.location, full, pixels, options, metadata, steps)
         except InvalidArgument as e:
             raise InvalidArgument(f"{paths.show(full)}: {e}") from e
         nodes = new.nodes()
