@@ -115,20 +115,15 @@ def _read_with_options(
 ) -> None:
     """Read through the chunk cache, or take note of missing chunks."""
     found = None if missing == "fill" and filled is None else FilledParts(array, missing)
-    recorded = found is not None
-    with chunk_cache.entered() as cache:
-        if (
-            cache is not None
-            and chunk_cache.can_cache(array, record_missing=recorded)
-            and chunk_cache.fits(cache, array, plan, out.nbytes)
-        ):
-            chunk_cache.read(cache, array, plan, out, found)
-        else:
-            left = kernel.read(array, plan, out, skip_missing=recorded)
-            if left is None:
-                reference.read(array, plan, out, found)
-            for row in plan.some_rows(left) if left else ():
-                reference.read_row(array, row, out, found)
+    cache = chunk_cache.current() if found is None else None
+    if cache and chunk_cache.can_cache(array) and chunk_cache.fits(cache, array, plan, out.nbytes):
+        chunk_cache.read(cache, array, plan, out)
+        return
+    left = kernel.read(array, plan, out, skip_missing=found is not None)
+    if left is None:
+        reference.read(array, plan, out, found)
+    for row in plan.some_rows(left) if left else ():
+        reference.read_row(array, row, out, found)
     if found is not None:
         found.finish(filled)
 
