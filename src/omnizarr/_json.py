@@ -34,7 +34,6 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[Any] | Mapping[str, Any] 
 
 MAX_DEPTH = 128
 MAX_BYTES = 256 * 2**20
-LONGEST_KEPT = 2**13  # characters of a cached text
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -286,45 +285,24 @@ def _skip(text: str, at: int) -> int:
 
 
 def dumps(
-    value: object,
-    *,
-    indent: int | None = 2,
-    sort_keys: bool = False,
-    allow_nan: bool = False,
-    texts: Any = None,
+    value: object, *, indent: int | None = 2, sort_keys: bool = False, allow_nan: bool = False
 ) -> bytes:
     """Return the canonical JSON text of plain values.
-
-    `texts` is a cache of indented texts by their unindented form, which is much quicker to write.
 
     NaN and infinities, which documents of early writers may hold, become their names as
     strings, unless `allow_nan`: that text is for `loads` only, never for a store.
     """
-
-    def text(value: object, *, escape: bool = False) -> bytes:
-        write = partial(
-            json.dumps,
-            value,
-            sort_keys=sort_keys,
-            allow_nan=allow_nan or _bare_nan,
-            ensure_ascii=escape,
-        )
-        key = None if texts is None or indent is None else (write(), indent)
-        found: bytes | None = None if key is None else texts.get(key)
-        if found is not None:
-            return found
-        try:
-            found = write(indent=indent).encode("utf-8")
-        except UnicodeEncodeError:  # half a surrogate pair, which JSON can only escape
-            return text(value, escape=True)
-        if key is not None and len(key[0]) < LONGEST_KEPT:
-            texts.put(key, found)
-        return found
-
+    allow_nan = allow_nan or _bare_nan
+    write = partial(json.dumps, indent=indent, sort_keys=sort_keys, allow_nan=allow_nan)
     try:
-        return text(value)
+        text = write(value, ensure_ascii=False)
     except ValueError:
-        return text(plain(value, "document", lambda where, number: None))
+        value = plain(value, "document", lambda where, number: None)
+        text = write(value, ensure_ascii=False)
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can only escape
+        return write(value).encode("utf-8")
 
 
 def plain(value: object, where: str, on_special: Callable[[str, float], None]) -> Any:

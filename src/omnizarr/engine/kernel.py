@@ -83,7 +83,10 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     nbytes, dtype = math.prod(shape) * dtype.itemsize, own_type(dtype)
     if _kernel is None or nbytes < LARGE or dtype.kind not in "biufcmMSUV" or dtype.hasobject:
         return np.empty(shape, dtype)
-    return np.ndarray(shape, dtype, _kernel.memory(nbytes))
+    try:
+        return np.ndarray(shape, dtype, _kernel.memory(nbytes))
+    except MemoryError:
+        return np.empty(shape, dtype)  # whose error says how much is missing
 
 
 def reads(array: BoundArray) -> bool:

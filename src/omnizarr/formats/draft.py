@@ -16,7 +16,7 @@ import re
 from typing import Any, Protocol
 
 from omnizarr import registry
-from omnizarr._json import kind_of, load_object
+from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import format
 from omnizarr.formats.draft_extensions import (
@@ -31,7 +31,7 @@ from omnizarr.formats.draft_extensions import (
     write_transformers,
     write_type,
 )
-from omnizarr.formats.format import Documents, Format, Kind, cannot, dumps
+from omnizarr.formats.format import Documents, Format, Kind, cannot
 from omnizarr.formats.numpy_types import (
     byte_orders,
     itemsize,

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from omnizarr._json import LazyObject, find_members, load_object
+from omnizarr._json import LazyObject, dumps, find_members, load_object
 from omnizarr.errors import CannotExpress, InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import codec_names, format
 from omnizarr.formats.codec_names import (
@@ -28,7 +28,6 @@ from omnizarr.formats.format import (
     Kind,
     cannot,
     check_version,
-    dumps,
     parse_once,
     with_lengths,
     write_once,
