@@ -86,7 +86,7 @@ def loads(data: bytes, key: str, *, allow_nan: bool = False) -> JSON:
         raise fail("nested too deeply") from None
     except ValueError as e:
         raise fail(str(e)) from None
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+    if text.count("[") + text.count("{") >= MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise fail(f"nested more than {MAX_DEPTH} levels deep")
     return cast(JSON, value)
 
@@ -172,8 +172,8 @@ class LazyObject(Mapping[str, Any]):
     ) -> bytes:
         """Return the whole document with values replaced, added, or erased for None.
 
-        All other text stays as it is. The new texts are indented, as is the object's own member at
-        `depth`. New members come at the end, or if the members are `ordered` in their place.
+        The texts of other members stay as they are. The new ones are indented, as is the object's
+        own member at `depth`. They come at the end, or if the members are `ordered` in their place.
         """
         margin = b"\n" + b" " * (depth * indent)
         text = memoryview(self.data)
@@ -188,19 +188,13 @@ class LazyObject(Mapping[str, Any]):
                 members[name] = self.data[at:start] + value.replace(b"\n", margin)
             else:
                 members[name] = quote(name) + b": " + value.replace(b"\n", margin)
-        if not members:
-            return self.data[: self.start + 1] + self.data[self.end - 1 :]
-        names = list(members)
-        if ordered and members.keys() - self._spans.keys():
-            kept = [name for name in members if name in self._spans]
-            names = list(merge(kept, sorted(members.keys() - self._spans.keys())))
-        before, after = self.start + 1, self.end - 1
-        begin, stop = margin, b"\n" + b" " * ((depth - 1) * indent)
-        if self._spans:
-            before, after = next(iter(self._spans.values()))[0], [*self._spans.values()][-1][2]
-            begin = stop = b""
-        parts = (b"," + margin).join(members[name] for name in names)
-        return b"".join([text[:before], begin, parts, stop, text[after:]])
+        added = members.keys() - self._spans.keys()
+        kept = [name for name in members if name not in added]
+        names = merge(kept, sorted(added)) if ordered else members
+        entries = (b"," + margin).join(members[name] for name in names)
+        around = (margin, margin[: len(margin) - indent]) if members else (b"", b"")
+        start, end = text[: self.start + 1], text[self.end - 1 :]
+        return b"".join([start, around[0], entries, around[1], end])
 
 
 # By the address of the data, which an object keeps alive.
@@ -237,51 +231,26 @@ def _find_members(
     """
     if _compiled is not None:
         return _compiled(data, names, allow_nan)
-    decoder: Any = _LENIENT if allow_nan else _STRICT
-    levels: list[dict[str, Span]] = []
     try:
-        data.decode("utf-8")
-        text = data.decode("latin-1")  # whose characters are bytes
-        at = _skip(text, 0)
-        for name in (None, *names):
-            if name is not None and name not in levels[-1]:
-                break
-            at = at if name is None else levels[-1][name][1]
-            if text[at] != "{" and name is not None:
-                break
-            spans, end = _scan_object(data, text, at, decoder.scan_once)
-            if name is None and _skip(text, end) != len(text):
-                return None
-            levels.append(spans)
-    except (ValueError, IndexError, StopIteration, RecursionError):
+        load_object(data, "", allow_nan=allow_nan)
+    except InvalidMetadata:
         return None
+    decoder: Any = _LENIENT  # the text is known to be valid
+    text = data.decode("latin-1")  # whose characters are bytes
+    at, levels = text.index("{"), list[dict[str, Span]]()
+    for name in (None, *names):
+        if name is not None:
+            at = levels[-1].get(name, (0, 0, 0))[1]
+            if text[at] != "{" or not at:
+                break
+        found: dict[str, Span] = {}
+        while match := _NAME.match(text, at + 1):
+            (start, stop), begin = match.span(1), match.end()
+            _, end = decoder.scan_once(text, begin)
+            found[json.loads(data[start:stop])] = (start, begin, end)
+            at = WHITESPACE.match(text, end).end()  # of a comma or the closing bracket
+        levels.append(found)
     return levels
-
-
-def _scan_object(data: bytes, text: str, at: int, scan: Any) -> tuple[dict[str, Span], int]:
-    """Return the places of the members of an object, and its end."""
-    found: dict[str, Span] = {}
-    if text[at] != "{":
-        raise ValueError(text[at])
-    while (match := _NAME.match(text, at + 1)) is not None:
-        (start, stop), value_at = match.span(1), match.end()
-        value, end = scan(text, value_at)
-        name = json.loads(data[start:stop])
-        if name in found or _depth(value) >= MAX_DEPTH:
-            raise ValueError(name)
-        found[name] = (start, value_at, end)
-        at = _skip(text, end)
-        if text[at] != ",":
-            break
-    else:
-        at = _skip(text, at + 1)
-    if text[at] != "}" or (match is None and found):
-        raise ValueError(text[at])
-    return found, at + 1
-
-
-def _skip(text: str, at: int) -> int:
-    return int(WHITESPACE.match(text, at).end())
 
 
 def dumps(

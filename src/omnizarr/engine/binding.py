@@ -174,14 +174,11 @@ class BoundArray:
         return other
 
     @property
-    def _has_no_pipeline(self) -> bool:
-        """True for an empty array without a regular grid, which has no chunk shape."""
-        return 0 in self.grid.shape and self.grid.regular is None
-
-    @property
     def lossy_codecs(self) -> list[str]:
         """The names of lossy codecs."""
-        return [] if self._has_no_pipeline else self.first_pipeline.lossy
+        if 0 in self.grid.shape and self.grid.regular is None:
+            return []  # an empty array without a regular grid has no chunk shape
+        return self.first_pipeline.lossy
 
     def _binding(self, what: str) -> error_context:
         """Have errors of the block name the array and the part of its metadata."""
