@@ -1,10 +1,7 @@
 """The interface of a format: its metadata, keys and rules; equal metadata is parsed once.
 
 All formats but version 3 store dimension names in the attribute ``_ARRAY_DIMENSIONS``. Files that
-NetCDF-C writes as NCZarr, without that attribute, have a field of their own:
-``"_NCZARR_ARRAY": {"dimrefs": ["/time", "/lat"]}``, since NetCDF-C 4.9.3
-``"_nczarr_array": {"dimension_references": [...]}``, which is read and never written.
-Only metadata without any problem is kept, and only small documents.
+NetCDF-C writes as NCZarr have a field of their own, which is read and never written.
 """
 
 from __future__ import annotations
