@@ -134,7 +134,7 @@ class LazyObject(Mapping[str, Any]):
         known = _lazy.get((id(data), names, allow_nan))
         if known is not None and known.data is data:
             return known
-        levels = _find_members(data, names, allow_nan) if len(data) <= MAX_BYTES else None
+        levels = find_members(data, names, allow_nan) if len(data) <= MAX_BYTES else None
         if levels is None:
             load_object(data, key, allow_nan=allow_nan)
             raise InvalidMetadata(f"{key!r} is not valid JSON")
@@ -158,9 +158,6 @@ class LazyObject(Mapping[str, Any]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._spans
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} members in {self._key!r}>"
 
     @property
     def text(self) -> bytes:
@@ -201,15 +198,6 @@ class LazyObject(Mapping[str, Any]):
 _lazy: WeakValueDictionary[tuple[int, tuple[str, ...], bool], LazyObject] = WeakValueDictionary()
 
 
-def find_members(data: bytes) -> dict[str, Span] | None:
-    """Return the spans of an object's members, or None if the data are not a valid object.
-
-    Names that occur twice inside of a member are not noticed.
-    """
-    levels = None if _compiled is None else _compiled(data, (), _bare_nan)
-    return None if levels is None else levels[0]
-
-
 def quote(text: str) -> bytes:
     """Return the JSON text of a string."""
     try:
@@ -222,15 +210,16 @@ def quote(text: str) -> bytes:
 _NAME = re.compile(r'[ \t\n\r]*("(?:[^"\\]|\\.)*")[ \t\n\r]*:[ \t\n\r]*')
 
 
-def _find_members(
-    data: bytes, names: tuple[str, ...], allow_nan: bool
+def find_members(
+    data: bytes, names: tuple[str, ...] = (), allow_nan: bool = False
 ) -> list[dict[str, Span]] | None:
     """Return the spans of an object's members, then of each nested object that `names` leads to.
 
-    None stands for data that are not a valid object.
+    None stands for data that are not a valid object; names that occur twice inside of a member may
+    not be noticed.
     """
     if _compiled is not None:
-        return _compiled(data, names, allow_nan)
+        return _compiled(data, names, allow_nan or _bare_nan)
     try:
         load_object(data, "", allow_nan=allow_nan)
     except InvalidMetadata:

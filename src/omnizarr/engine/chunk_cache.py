@@ -157,15 +157,18 @@ class Value:
         return out
 
 
-def can_cache(array: BoundArray) -> bool:
-    """Return True if chunks of an array can be kept, and are worth it.
+def suits(cache: ChunkCache, array: BoundArray, plan: Plan, nbytes: int) -> bool:
+    """Return True if all chunks that a read of `nbytes` touches can be kept, and are worth it.
 
     Their store must tell generations, and their items must be of a kind that no caller can change.
     """
     store = array.chunk_store
     if not isinstance(store, Versioned) or array.data_type.variable or array.codecs_key is None:
         return False
-    return not kernel.reads(array) or _decoding_cost(array.first_pipeline) >= WORTH
+    if kernel.reads(array) and _decoding_cost(array.first_pipeline) < WORTH:
+        return False
+    size = reference.estimate_fetched(array, nbytes // max(1, plan.count)) + ENTRY
+    return plan.count * size <= cache.limit
 
 
 def _decoding_cost(pipeline: CodecPipeline) -> int:
@@ -174,13 +177,6 @@ def _decoding_cost(pipeline: CodecPipeline) -> int:
         return _decoding_cost(pipeline.sharded[0].inner)
     costs = [_COSTS.get(getattr(c, "name", ""), 1) for c, _ in pipeline.bytes_bytes]
     return max(costs, default=0) * (pipeline.spec.nbytes or 0)
-
-
-def fits(cache: ChunkCache, array: BoundArray, plan: Plan, nbytes: int) -> bool:
-    """Return True if all chunks that a read of `nbytes` bytes touches fit into the cache."""
-    count = plan.count
-    size = reference.estimate_fetched(array, nbytes // max(1, count)) + ENTRY
-    return count * size <= cache.limit
 
 
 def read(cache: ChunkCache, array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:

@@ -211,7 +211,9 @@ class ArrayWatch:
                 values = read()
             except ChunkError as e:
                 error = e
-            recent = self.missed == missed and error is None and self._may_skip(several)
+            # The kernel, which does not tell of missing chunks, reads files and memory.
+            skips = self.is_remote or not (self._is_quick or several())
+            recent = self.missed == missed and error is None and skips
             own = self.is_remote or self.epoch == epoch[0]  # this process has changed nothing since
             fresh = own and time.monotonic() < self.expires
             if not (recent and fresh) and not self.is_current():
@@ -235,13 +237,6 @@ class ArrayWatch:
                     " again when it is written less often"
                 )
         raise AssertionError  # not reached: the count has no end
-
-    def _may_skip(self, several: Callable[[], bool]) -> bool:
-        """Return True if a read that found all its chunks need not check the metadata."""
-        if self.is_remote:
-            return True
-        # The kernel, which does not tell of missing chunks, reads files and memory.
-        return not self._is_quick and not several()
 
     def _check_shape(self) -> None:
         """Raise if the array is smaller than the handle knows."""

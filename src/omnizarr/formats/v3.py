@@ -225,7 +225,8 @@ class V3(Format):
         if fitting != found:
             fields.warn("codecs", f"{_VLEN}; read for {data_type.name!r}")
         modern = codec_names.modern(fitting, rank)
-        if codec_names.has_letters(fitting):
+        pairs = zip(fitting, modern, strict=True)
+        if any(old.name == "transpose" and old != new for old, new in pairs):
             fields.warn("codecs", "the order of a transpose: expected a list of axes")
         try:
             whole = codec_names.completed(modern, data_type)
@@ -435,8 +436,9 @@ def _split(data: bytes) -> tuple[tuple[int, ...] | None, bytes, bytes]:
 
     The shape is None for any other text.
     """
-    found = find_members(data) if len(data) <= format.LARGEST else None
-    if found is None or "shape" not in found or "attributes" not in found:
+    levels = find_members(data) if len(data) <= format.LARGEST else None
+    found = levels[0] if levels else {}
+    if "shape" not in found or "attributes" not in found:
         return None, b"", b""
     (_, start, end), (_, begin, stop) = found["shape"], found["attributes"]
     numbers = data[start + 1 : end - 1]
