@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -89,7 +88,7 @@ class Stream:
     budget: int
     _with_locked_shape: Callable[[], AbstractContextManager[BoundArray]]
     _chunks: OrderedDict[Coords, PartialChunk] = field(default_factory=OrderedDict)
-    _lock: threading.RLock = field(default_factory=fork.lock)
+    _lock: Any = field(default_factory=fork.lock)
     _nbytes: int = 0
     _outside: int = 0
 

@@ -485,6 +485,17 @@ def with_filter_orders(codecs: Codecs) -> Codecs:
     return tuple(inside(codec, with_filter_orders, lambda index: index) for codec in out)
 
 
+def has_letters(codecs: Codecs) -> bool:
+    """Return True if the order of a transpose is a letter, also inside shards."""
+    for codec in codecs:
+        if codec.name == "transpose" and codec.configuration.get("order") in ("C", "F"):
+            return True
+        members = ("codecs", "index_codecs") if codec.name == "sharding_indexed" else ()
+        if any(has_letters(_parsed(codec.configuration.get(m)) or ()) for m in members):
+            return True
+    return False
+
+
 def modern(codecs: Codecs, rank: int) -> Codecs:
     """Return codecs in today's form, for the spellings of writers in 2023."""
     inner, index = partial(modern, rank=rank), partial(modern, rank=rank + 1)

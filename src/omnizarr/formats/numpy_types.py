@@ -169,9 +169,24 @@ def pairs_only(stated: Any, format_name: str) -> Any:
 
 def beyond_pairs(stated: Any) -> Iterator[str]:
     """Return the names of fields that have a shape, or fields of their own."""
-    for field in stated if isinstance(stated, list) else ():
-        if isinstance(field, list) and (len(field) > 2 or isinstance(field[-1], list)):
+    for field in _entries(stated):
+        if len(field) > 2 or isinstance(field[1], list):
             yield str(field[0])
+
+
+def number_shapes(stated: Any) -> Iterator[tuple[str, int]]:
+    """Return the fields whose shape is a number and not a list, at any depth, with that number."""
+    for field in _entries(stated):
+        if len(field) > 2 and isinstance(field[2], int):
+            yield str(field[0]), field[2]
+        yield from number_shapes(field[1])
+
+
+def _entries(stated: Any) -> Iterator[list[Any]]:
+    """Yield the fields of a structure that have at least a name and a type."""
+    for field in stated if isinstance(stated, list) else ():
+        if isinstance(field, list) and len(field) > 1:
+            yield field
 
 
 def field_parts(field: Any) -> tuple[str, Named]:

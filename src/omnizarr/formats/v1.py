@@ -19,6 +19,7 @@ from omnizarr.formats.format import (
 from omnizarr.formats.numpy_types import (
     beyond_pairs,
     from_type_string,
+    number_shapes,
     pairs_only,
     to_type_string,
 )
@@ -181,6 +182,8 @@ def read_type(fields: Fields) -> Named:
         return Named("bool")
     if isinstance(stated, str) and stated[0] in "<>" and stated[1:] in ("b1", "i1", "u1"):
         fields.warn("dtype", f"{stated!r} has a byte order, but one byte; write '|{stated[1:]}'")
+    for name, shape in number_shapes(stated):
+        fields.warn("dtype", f"the shape of field {name!r} should be a list: [{shape}]")
     return named
 
 

@@ -225,8 +225,7 @@ class V3(Format):
         if fitting != found:
             fields.warn("codecs", f"{_VLEN}; read for {data_type.name!r}")
         modern = codec_names.modern(fitting, rank)
-        pairs = zip(fitting, modern, strict=True)
-        if any(old.name == "transpose" and old != new for old, new in pairs):
+        if codec_names.has_letters(fitting):
             fields.warn("codecs", "the order of a transpose: expected a list of axes")
         try:
             whole = codec_names.completed(modern, data_type)
