@@ -190,8 +190,8 @@ class LazyObject(Mapping[str, Any]):
         names = merge(kept, sorted(added)) if ordered else members
         entries = (b"," + margin).join(members[name] for name in names)
         around = (margin, margin[: len(margin) - indent]) if members else (b"", b"")
-        start, end = text[: self.start + 1], text[self.end - 1 :]
-        return b"".join([start, around[0], entries, around[1], end])
+        before, after = text[: self.start + 1], text[self.end - 1 :]
+        return b"".join([before, around[0], entries, around[1], after])
 
 
 # By the address of the data, which an object keeps alive.
