@@ -34,7 +34,6 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[Any] | Mapping[str, Any] 
 
 MAX_DEPTH = 128
 MAX_BYTES = 256 * 2**20
-LONGEST_KEPT = 2**13  # characters of a cached text
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -87,7 +86,7 @@ def loads(data: bytes, key: str, *, allow_nan: bool = False) -> JSON:
         raise fail("nested too deeply") from None
     except ValueError as e:
         raise fail(str(e)) from None
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+    if text.count("[") + text.count("{") >= MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise fail(f"nested more than {MAX_DEPTH} levels deep")
     return cast(JSON, value)
 
@@ -135,7 +134,7 @@ class LazyObject(Mapping[str, Any]):
         known = _lazy.get((id(data), names, allow_nan))
         if known is not None and known.data is data:
             return known
-        levels = _find_members(data, names, allow_nan) if len(data) <= MAX_BYTES else None
+        levels = find_members(data, names, allow_nan) if len(data) <= MAX_BYTES else None
         if levels is None:
             load_object(data, key, allow_nan=allow_nan)
             raise InvalidMetadata(f"{key!r} is not valid JSON")
@@ -160,9 +159,6 @@ class LazyObject(Mapping[str, Any]):
     def __contains__(self, name: object) -> bool:
         return name in self._spans
 
-    def __repr__(self) -> str:
-        return f"<{len(self)} members in {self._key!r}>"
-
     @property
     def text(self) -> bytes:
         """The text of the object."""
@@ -173,8 +169,8 @@ class LazyObject(Mapping[str, Any]):
     ) -> bytes:
         """Return the whole document with values replaced, added, or erased for None.
 
-        All other text stays as it is. The new texts are indented, as is the object's own member at
-        `depth`. New members come at the end, or if the members are `ordered` in their place.
+        The texts of other members stay as they are. The new ones are indented, as is the object's
+        own member at `depth`. They come at the end, or if the members are `ordered` in their place.
         """
         margin = b"\n" + b" " * (depth * indent)
         text = memoryview(self.data)
@@ -189,32 +185,17 @@ class LazyObject(Mapping[str, Any]):
                 members[name] = self.data[at:start] + value.replace(b"\n", margin)
             else:
                 members[name] = quote(name) + b": " + value.replace(b"\n", margin)
-        if not members:
-            return self.data[: self.start + 1] + self.data[self.end - 1 :]
-        names = list(members)
-        if ordered and members.keys() - self._spans.keys():
-            kept = [name for name in members if name in self._spans]
-            names = list(merge(kept, sorted(members.keys() - self._spans.keys())))
-        before, after = self.start + 1, self.end - 1
-        begin, stop = margin, b"\n" + b" " * ((depth - 1) * indent)
-        if self._spans:
-            before, after = next(iter(self._spans.values()))[0], [*self._spans.values()][-1][2]
-            begin = stop = b""
-        parts = (b"," + margin).join(members[name] for name in names)
-        return b"".join([text[:before], begin, parts, stop, text[after:]])
+        added = members.keys() - self._spans.keys()
+        kept = [name for name in members if name not in added]
+        names = merge(kept, sorted(added)) if ordered else members
+        entries = (b"," + margin).join(members[name] for name in names)
+        around = (margin, margin[: len(margin) - indent]) if members else (b"", b"")
+        before, after = text[: self.start + 1], text[self.end - 1 :]
+        return b"".join([before, around[0], entries, around[1], after])
 
 
 # By the address of the data, which an object keeps alive.
 _lazy: WeakValueDictionary[tuple[int, tuple[str, ...], bool], LazyObject] = WeakValueDictionary()
-
-
-def find_members(data: bytes) -> dict[str, Span] | None:
-    """Return the spans of an object's members, or None if the data are not a valid object.
-
-    Names that occur twice inside of a member are not noticed.
-    """
-    levels = None if _compiled is None else _compiled(data, (), _bare_nan)
-    return None if levels is None else levels[0]
 
 
 def quote(text: str) -> bytes:
@@ -229,102 +210,57 @@ def quote(text: str) -> bytes:
 _NAME = re.compile(r'[ \t\n\r]*("(?:[^"\\]|\\.)*")[ \t\n\r]*:[ \t\n\r]*')
 
 
-def _find_members(
-    data: bytes, names: tuple[str, ...], allow_nan: bool
+def find_members(
+    data: bytes, names: tuple[str, ...] = (), allow_nan: bool = False
 ) -> list[dict[str, Span]] | None:
     """Return the spans of an object's members, then of each nested object that `names` leads to.
 
-    None stands for data that are not a valid object.
+    None stands for data that are not a valid object; names that occur twice inside of a member may
+    not be noticed.
     """
     if _compiled is not None:
-        return _compiled(data, names, allow_nan)
-    decoder: Any = _LENIENT if allow_nan else _STRICT
-    levels: list[dict[str, Span]] = []
+        return _compiled(data, names, allow_nan or _bare_nan)
     try:
-        data.decode("utf-8")
-        text = data.decode("latin-1")  # whose characters are bytes
-        at = _skip(text, 0)
-        for name in (None, *names):
-            if name is not None and name not in levels[-1]:
-                break
-            at = at if name is None else levels[-1][name][1]
-            if text[at] != "{" and name is not None:
-                break
-            spans, end = _scan_object(data, text, at, decoder.scan_once)
-            if name is None and _skip(text, end) != len(text):
-                return None
-            levels.append(spans)
-    except (ValueError, IndexError, StopIteration, RecursionError):
+        load_object(data, "", allow_nan=allow_nan)
+    except InvalidMetadata:
         return None
+    decoder: Any = _LENIENT  # the text is known to be valid
+    text = data.decode("latin-1")  # whose characters are bytes
+    at, levels = text.index("{"), list[dict[str, Span]]()
+    for name in (None, *names):
+        if name is not None:
+            at = levels[-1].get(name, (0, 0, 0))[1]
+            if text[at] != "{" or not at:
+                break
+        found: dict[str, Span] = {}
+        while match := _NAME.match(text, at + 1):
+            (start, stop), begin = match.span(1), match.end()
+            _, end = decoder.scan_once(text, begin)
+            found[json.loads(data[start:stop])] = (start, begin, end)
+            at = WHITESPACE.match(text, end).end()  # of a comma or the closing bracket
+        levels.append(found)
     return levels
 
 
-def _scan_object(data: bytes, text: str, at: int, scan: Any) -> tuple[dict[str, Span], int]:
-    """Return the places of the members of an object, and its end."""
-    found: dict[str, Span] = {}
-    if text[at] != "{":
-        raise ValueError(text[at])
-    while (match := _NAME.match(text, at + 1)) is not None:
-        (start, stop), value_at = match.span(1), match.end()
-        value, end = scan(text, value_at)
-        name = json.loads(data[start:stop])
-        if name in found or _depth(value) >= MAX_DEPTH:
-            raise ValueError(name)
-        found[name] = (start, value_at, end)
-        at = _skip(text, end)
-        if text[at] != ",":
-            break
-    else:
-        at = _skip(text, at + 1)
-    if text[at] != "}" or (match is None and found):
-        raise ValueError(text[at])
-    return found, at + 1
-
-
-def _skip(text: str, at: int) -> int:
-    return int(WHITESPACE.match(text, at).end())
-
-
 def dumps(
-    value: object,
-    *,
-    indent: int | None = 2,
-    sort_keys: bool = False,
-    allow_nan: bool = False,
-    texts: Any = None,
+    value: object, *, indent: int | None = 2, sort_keys: bool = False, allow_nan: bool = False
 ) -> bytes:
     """Return the canonical JSON text of plain values.
-
-    `texts` is a cache of indented texts by their unindented form, which is much quicker to write.
 
     NaN and infinities, which documents of early writers may hold, become their names as
     strings, unless `allow_nan`: that text is for `loads` only, never for a store.
     """
-
-    def text(value: object, *, escape: bool = False) -> bytes:
-        write = partial(
-            json.dumps,
-            value,
-            sort_keys=sort_keys,
-            allow_nan=allow_nan or _bare_nan,
-            ensure_ascii=escape,
-        )
-        key = None if texts is None or indent is None else (write(), indent)
-        found: bytes | None = None if key is None else texts.get(key)
-        if found is not None:
-            return found
-        try:
-            found = write(indent=indent).encode("utf-8")
-        except UnicodeEncodeError:  # half a surrogate pair, which JSON can only escape
-            return text(value, escape=True)
-        if key is not None and len(key[0]) < LONGEST_KEPT:
-            texts.put(key, found)
-        return found
-
+    allow_nan = allow_nan or _bare_nan
+    write = partial(json.dumps, indent=indent, sort_keys=sort_keys, allow_nan=allow_nan)
     try:
-        return text(value)
+        text = write(value, ensure_ascii=False)
     except ValueError:
-        return text(plain(value, "document", lambda where, number: None))
+        value = plain(value, "document", lambda where, number: None)
+        text = write(value, ensure_ascii=False)
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can only escape
+        return write(value).encode("utf-8")
 
 
 def plain(value: object, where: str, on_special: Callable[[str, float], None]) -> Any:

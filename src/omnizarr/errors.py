@@ -376,12 +376,11 @@ _MAX_GIVEN = 10_000
 silenced: set[str] = set()
 
 
-def warn(message: str, *, stacklevel: int | None = None) -> None:
+def warn(message: str) -> None:
     """Issue an `OmnizarrWarning`, once in a process for each message.
 
-    It names the line of the program that called this package, or the one that `stacklevel`, as
-    that of `warnings.warn`, says. Filters that make it an error raise each time, and
-    ``warnings.catch_warnings`` begins anew.
+    It names the line of the program that called this package. Filters that make it an error raise
+    each time, and ``warnings.catch_warnings`` begins anew.
     """
     global _given
     if any(text in message for text in silenced):
@@ -389,8 +388,7 @@ def warn(message: str, *, stacklevel: int | None = None) -> None:
     if _given[0] is not warnings.filters or len(_given[1]) >= _MAX_GIVEN:
         _given = (warnings.filters, set())
     if message not in _given[1]:
-        level = _outside() if stacklevel is None else stacklevel
-        warnings.warn(message, OmnizarrWarning, stacklevel=level + 1)
+        warnings.warn(message, OmnizarrWarning, stacklevel=_outside() + 1)
         _given[1].add(message)
 
 

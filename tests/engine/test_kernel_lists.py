@@ -71,47 +71,36 @@ def items(length: int) -> st.SearchStrategy[Any]:
     )
 
 
-@given(arrays(), st.data())
-def test_lists_along_axes_select_what_numpy_selects(made: Any, data: st.DataObject) -> None:
+@given(arrays(), st.data(), st.booleans(), st.integers(1, 3))
+def test_lists_and_points_select_what_numpy_selects(
+    made: Any, data: st.DataObject, of_points: bool, threads: int
+) -> None:
     array, values = made
-    lengths = array.shape[: data.draw(st.integers(1, 3))]
-    selection = tuple(data.draw(items(n)) for n in lengths)
-    expected = values
-    for axis, item in enumerate(selection):
-        expected = expected[(slice(None),) * axis + (item,)]
-    np.testing.assert_array_equal(array.oindex[selection], expected)
-    bound = array._data
-    plan = axis_plan(bound.grid, selection)
+    bound, expected = array._data, values
+    if of_points:
+        count = data.draw(st.integers(1, 40))
+        numbers = (
+            st.lists(st.integers(0, n - 1), min_size=count, max_size=count) for n in array.shape
+        )
+        selection = tuple(np.array(data.draw(some)) for some in numbers)
+        chosen, expected, plan = array.vindex, values[selection], point_plan(bound.grid, selection)
+    else:
+        lengths = array.shape[: data.draw(st.integers(1, 3))]
+        selection = tuple(data.draw(items(n)) for n in lengths)
+        for axis, item in enumerate(selection):
+            expected = expected[(slice(None),) * axis + (item,)]
+        chosen, plan = array.oindex, axis_plan(bound.grid, selection)
     out = np.empty(plan.full_shape, "u2")
-    left = kernel.read(bound, plan, out)
-    assert left == [] if out.size else left is None
-    if out.size:
+    with mock.patch.object(kernel, "SMALL", 0), oz.configure(threads=threads):
+        np.testing.assert_array_equal(chosen[selection], expected)
+        assert kernel.read(bound, plan, out) == ([] if out.size else None)
+        if not out.size:
+            return
         np.testing.assert_array_equal(plan.result(out), expected)
         left = kernel.read(bound, plan, out, skip_missing=True)
-        assert left is not None
-        rows = [*plan.rows()]
-        for row in (row for number, row in enumerate(rows) if number not in left):
-            np.testing.assert_array_equal(out[row.outer], plan.to_full(expected)[row.outer])
-
-
-@given(arrays(), st.data(), st.integers(1, 3))
-def test_points_select_what_numpy_selects(made: Any, data: st.DataObject, threads: int) -> None:
-    array, values = made
-    count = data.draw(st.integers(1, 40))
-    points = tuple(
-        np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=count, max_size=count)))
-        for n in array.shape
-    )
-    with mock.patch.object(kernel, "SMALL", 0), oz.configure(threads=threads):
-        np.testing.assert_array_equal(array.vindex[points], values[points])
-        plan = point_plan(array._data.grid, points)
-        out = np.empty(plan.full_shape, "u2")
-        assert kernel.read(array._data, plan, out) == []
-        np.testing.assert_array_equal(plan.result(out), values[points])
-        left = kernel.read(array._data, plan, out, skip_missing=True)
     assert left is not None
     for row in (row for number, row in enumerate(plan.rows()) if number not in left):
-        np.testing.assert_array_equal(out[row.outer], plan.to_full(values[points])[row.outer])
+        np.testing.assert_array_equal(out[row.outer], plan.to_full(expected)[row.outer])
 
 
 def _bytes_read() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -223,39 +222,3 @@ def test_a_failed_write_is_reported() -> None:
     array = oz.create_array(Broken({}), shape=DATA.shape, dtype="u2", chunks=(8, 16, 16))
     with pytest.raises(ChunkError, match=r"cannot write chunk \(.*the network is down"):
         array[...] = DATA
-
-
-def test_small_files_are_read_a_few_at_a_time_by_each_thread(tmp_path: Path) -> None:
-    asked: list[int] = []
-
-    class Watched(oz.storage.LocalStore):
-        def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
-            wanted = list(requests)
-            asked.append(sum(not is_metadata(key) for key, _ in wanted))
-            return super().get_many(wanted)
-
-    data = np.arange(64 * 1024, dtype="u2").reshape(64, 1024)
-    oz.create_array(tmp_path, data=data, chunks=(1, 1024), codecs=["bytes"])
-    array = oz.open(Watched(tmp_path))
-    asked.clear()
-    with oz.configure(engine="reference", threads=2):
-        assert np.array_equal(array[...], data)
-    assert sum(asked) == 64
-    assert 1 < max(asked) <= 64 // 8
-
-
-def test_the_broken_file_of_a_batch_is_named(tmp_path: Path) -> None:
-    class Broken(oz.storage.LocalStore):
-        def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
-            return [self.get(key, part) for key, part in requests]
-
-        def get(self, key: str, range: Range | None = None) -> bytes | None:
-            if key.endswith("c/5"):
-                raise StoreError("the disk is broken")
-            return super().get(key, range)
-
-    oz.create_array(tmp_path, data=np.arange(64, dtype="u2"), chunks=(1,))
-    array = oz.open(Broken(tmp_path))
-    with oz.configure(engine="reference", threads=1), pytest.raises(ChunkError) as caught:
-        array[...]
-    assert caught.value.chunk == (5,)

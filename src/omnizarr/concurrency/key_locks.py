@@ -20,7 +20,7 @@ from omnizarr.errors import StoreError
 
 # Levels. Storage transformers count from 0 upwards, the engine is above them all.
 CHUNKS = 2**31
-INTERNAL = -1  # without keys: this thread holds a lock of a thread pool
+INTERNAL = -1  # without keys: this thread holds a lock of a pool or cache
 VALUES = CHUNKS - 1  # all of one store, while some of them are put in place
 METADATA = CHUNKS + 1
 SHAPE = METADATA + 1  # with the chunks that a new shape shows or hides

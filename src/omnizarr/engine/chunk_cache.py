@@ -3,23 +3,22 @@
 ``with omnizarr.configure(chunk_cache="256MB")`` keeps up to 256 MB until the block ends.
 Before every use the store is asked for the generation of the key, so that a value that anybody
 changed is read again; a store without generations is read without the cache. Of shards the inner
-chunks are kept, not the shard. Two threads that want the same chunk decode it once. Items of
-variable length are not kept: they may be objects that a caller could change. If the store has a
-high latency, the generations and values of many chunks are fetched side by side.
+chunks are kept, not the shard. Items of variable length are not kept: they may be objects that a
+caller could change. If the store has a high latency, the generations and values of many chunks are
+fetched side by side.
 
-Chunks of which nothing is kept are fetched without asking for their generation first, and reads of
-more than the cache can hold go around it. Chunks that the kernel decodes in little time are not
-kept at all, and others that it reads only from the second time on.
+Chunks of which nothing is kept are fetched without asking for their generation first. Reads of more
+than the cache can hold go around it, as do reads that take note of missing chunks, and all reads of
+chunks that the kernel decodes in little time.
 """
 
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
@@ -30,14 +29,12 @@ import numpy.typing as npt
 from omnizarr import config
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.codec import Buffer, Region
-from omnizarr.codecs.pipeline import map_missing, report_missing
 from omnizarr.codecs.sharding import MAX_GAP, Shards, inner_chunk_context, split_joined
-from omnizarr.concurrency import fork
-from omnizarr.concurrency.pool import for_each, in_parallel, sends_requests
+from omnizarr.concurrency import fork, key_locks
+from omnizarr.concurrency.pool import for_each, in_parallel
 from omnizarr.config import ByteBudget
 from omnizarr.engine import kernel, reference
 from omnizarr.engine.binding import BoundArray, chunk_context
-from omnizarr.engine.missing_chunks import FilledParts
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.stores import Range, Versioned, file_root, get_many
@@ -47,17 +44,8 @@ Values: TypeAlias = npt.NDArray[Any]
 Name: TypeAlias = tuple[Any, ...]  # of a store, codecs, key and generation; of a part of a shard
 KEY = 3  # members of a name before the generation
 ENTRY = 512  # bytes that an entry takes besides its values
-MAX_SEEN = 2**14  # names of chunks that were read, but are not kept
 WORTH = 2**21  # bytes that the kernel decodes with LZ4 in the time that makes keeping them worth it
 _COSTS = {"gzip": 8, "numcodecs.zlib": 8, "zstd": 4}  # of decoding a byte, as a multiple of LZ4's
-
-
-@dataclass(slots=True)
-class Loading:
-    """A chunk that a thread is loading."""
-
-    done: threading.Event = field(default_factory=threading.Event)
-    values: Values | None = None  # None when done: it failed
 
 
 class ChunkCache:
@@ -67,9 +55,7 @@ class ChunkCache:
         self.limit = limit
         self.nbytes = 0
         self._kept: OrderedDict[Name, Values] = OrderedDict()
-        self._loading: dict[Name, Loading] = {}
         self._keys: Counter[Hashable] = Counter()  # arrays that are kept of each value
-        self._seen: OrderedDict[Hashable, None] = OrderedDict()
         self._lock = fork.lock()
 
     def get(
@@ -77,47 +63,25 @@ class ChunkCache:
     ) -> list[Values]:
         """Return the arrays of all names; `load` takes the indices of missing ones and loads them.
 
-        Arrays that another thread is loading already are waited for.
+        Two threads may load the same one.
         """
-        found: list[Values | None] = [None] * len(names)
-        mine: dict[int, Loading] = {}
-        theirs: dict[int, Loading] = {}
-        try:
-            with self._lock:
-                for i, name in enumerate(names):
-                    found[i] = self._kept.get(name)
-                    loading = self._loading.get(name)
-                    if found[i] is not None:
-                        self._kept.move_to_end(name)
-                    elif loading is None:
-                        mine[i] = self._loading[name] = Loading()
-                    else:
-                        theirs[i] = loading
-            if mine:
-                for i, values in zip(mine, load(list(mine)), strict=True):
-                    found[i] = mine[i].values = values
-                    self.keep(names[i], values)
-        finally:
-            with self._lock:
-                for i, own in mine.items():
-                    if self._loading.get(names[i]) is own:
-                        del self._loading[names[i]]
-                    own.done.set()
-        # Nobody waits before its own are done, so that no two wait for each other.
-        for i, loading in theirs.items():
-            loading.done.wait()
-            found[i] = loading.values
-        failed = [i for i, values in enumerate(found) if values is None]
-        for i, values in zip(failed, load(failed) if failed else (), strict=True):
+        with key_locks.locked(key_locks.INTERNAL, ()), self._lock:
+            found = [self._kept.get(name) for name in names]
+            for name, values in zip(names, found, strict=True):
+                if values is not None:
+                    self._kept.move_to_end(name)
+        missing = [i for i, values in enumerate(found) if values is None]
+        for i, values in zip(missing, load(missing) if missing else (), strict=True):
             found[i] = values
+            self._keep(names[i], values)
         return [values for values in found if values is not None]
 
-    def keep(self, name: Name, values: Values) -> None:
+    def _keep(self, name: Name, values: Values) -> None:
         """Keep an array, which nobody may change from now on."""
         values.flags.writeable = False  # many callers see it
         if _cost(values) > self.limit:
             return
-        with self._lock:
+        with key_locks.locked(key_locks.INTERNAL, ()), self._lock:
             if name in self._kept:
                 self._drop(name)
             self._kept[name] = values
@@ -133,20 +97,8 @@ class ChunkCache:
             del self._keys[name[:KEY]]
 
     def has(self, name: Name) -> bool:
-        """Return True if an array is kept, or any part of a value in any generation."""
-        with self._lock:
-            return name in self._keys or name in self._kept
-
-    def note(self, keys: Sequence[Name]) -> bool:
-        """Note that values are read; return True if any was read before or is kept."""
-        with self._lock:
-            found = any(key in self._seen or key in self._keys for key in keys)
-            for key in keys:
-                self._seen[key] = None
-                self._seen.move_to_end(key)
-            while len(self._seen) > MAX_SEEN:
-                self._seen.popitem(last=False)
-            return found
+        """Return True if any part of a value is kept, in any generation."""
+        return name in self._keys
 
 
 def _cost(values: Values) -> int:
@@ -157,52 +109,19 @@ _caches: WeakKeyDictionary[ByteBudget, ChunkCache] = WeakKeyDictionary()
 _lock = fork.lock()
 
 
-class _Nesting(threading.local):
-    """True while this thread is in the middle of a read through a cache."""
-
-    inside = False
-
-
-_nesting = _Nesting()
-
-
 def current() -> ChunkCache | None:
-    """Return the cache of the current settings, or None."""
+    """Return the cache of the current settings, or None.
+
+    A finaliser or signal handler gets None while its own thread holds the lock of a cache.
+    """
     budget = config.get().chunk_cache
-    if budget is None:
+    if budget is None or key_locks.holds_below(key_locks.INTERNAL + 1):
         return None
     with _lock:
         cache = _caches.get(budget)
         if cache is None:
             cache = _caches[budget] = ChunkCache(budget.nbytes)
         return cache
-
-
-@contextmanager
-def entered() -> Iterator[ChunkCache | None]:
-    """Yield the cache to read through, or None.
-
-    A finaliser or signal handler during such a read gets None: it might wait for what
-    its own thread is loading, or for a thread that waits for this one.
-    """
-    if _nesting.inside or sends_requests():
-        yield None
-        return
-    nesting = _nesting
-    nesting.inside = True
-    try:
-        yield current()
-    finally:
-        nesting.inside = False
-
-
-def _forget() -> None:
-    """Start anew in a forked child, which has none of the threads that caches may wait for."""
-    global _caches, _nesting
-    _caches, _nesting = WeakKeyDictionary(), _Nesting()
-
-
-fork.on_fork(in_child=_forget)
 
 
 class Changed(Exception):
@@ -238,21 +157,18 @@ class Value:
         return out
 
 
-def can_cache(array: BoundArray, record_missing: bool) -> bool:
-    """Return True if chunks of an array can be kept.
+def suits(cache: ChunkCache, array: BoundArray, plan: Plan, nbytes: int) -> bool:
+    """Return True if all chunks that a read of `nbytes` touches can be kept, and are worth it.
 
     Their store must tell generations, and their items must be of a kind that no caller can change.
-    Nested shards, of which a kept one no longer shows what is missing, are not kept if missing
-    chunks are recorded.
     """
     store = array.chunk_store
     if not isinstance(store, Versioned) or array.data_type.variable or array.codecs_key is None:
         return False
-    if not record_missing:
-        return not kernel.reads(array) or _decoding_cost(array.first_pipeline) >= WORTH
-    pipeline = array.first_pipeline
-    kept = pipeline if pipeline.sharded is None else pipeline.sharded[0].inner
-    return not isinstance(kept.array_bytes, Shards)
+    if kernel.reads(array) and _decoding_cost(array.first_pipeline) < WORTH:
+        return False
+    size = reference.estimate_fetched(array, nbytes // max(1, plan.count)) + ENTRY
+    return plan.count * size <= cache.limit
 
 
 def _decoding_cost(pipeline: CodecPipeline) -> int:
@@ -263,40 +179,15 @@ def _decoding_cost(pipeline: CodecPipeline) -> int:
     return max(costs, default=0) * (pipeline.spec.nbytes or 0)
 
 
-def fits(cache: ChunkCache, array: BoundArray, plan: Plan, nbytes: int) -> bool:
-    """Return True if all chunks that a read of `nbytes` bytes touches fit into the cache."""
-    count = plan.count
-    size = reference.estimate_fetched(array, nbytes // max(1, count)) + ENTRY
-    return count * size <= cache.limit
-
-
-def read(
-    cache: ChunkCache,
-    array: BoundArray,
-    plan: Plan,
-    out: npt.NDArray[Any],
-    filled: FilledParts | None = None,
-) -> None:
+def read(cache: ChunkCache, array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
     """Fill `out`, of the plan's full shape, from chunks in the cache or in the store."""
     _ = array.fill  # bound before threads ask for it
     rows, count = plan.rows(), plan.count
     if not count:
         return
-    if filled is None and kernel.reads(array):
-        several = [*rows]
-        if not cache.note([_name(array, row) for row in several]):
-            left = kernel.read(array, plan, out)
-            for row in several if left is None else plan.some_rows(left):
-                reference.read_row(array, row, out)
-            return
-        rows = iter(several)
 
     def one(pair: tuple[Row, Value | None]) -> None:
-        before, _nesting.inside = _nesting.inside, True  # this thread may be a helper
-        try:
-            _read_row(cache, array, *pair, out, filled)
-        finally:
-            _nesting.inside = before
+        _read_row(cache, array, *pair, out)
 
     if file_root(array.store) is not None or not hasattr(array.store, "get_many"):
         for_each(((row, None) for row in rows), count, one, out.nbytes, waits=False)
@@ -329,12 +220,7 @@ def _look_up(cache: ChunkCache, array: BoundArray, row: Row) -> Value:
 
 
 def _read_row(
-    cache: ChunkCache,
-    array: BoundArray,
-    row: Row,
-    value: Value | None,
-    out: Values,
-    filled: FilledParts | None,
+    cache: ChunkCache, array: BoundArray, row: Row, value: Value | None, out: Values
 ) -> None:
     """Fill one chunk's part of `out`, from a value that was looked up before, if it was."""
     with chunk_context("read", array, row.coords):
@@ -344,13 +230,13 @@ def _read_row(
         name = (*_name(array, row), value.generation)
         decode = partial(_fill, cache, name, pipeline, value, row.region)
         try:
-            reference.fill_row(array, row, decode, out, filled)
+            reference.fill_row(array, row, decode, out)
         except Changed:
-            reference.read_row(array, row, out, filled)  # as it is now
+            reference.read_row(array, row, out)  # as it is now
     elif array.encoding.other_keys(row.coords):
-        reference.read_row(array, row, out, filled)
+        reference.read_row(array, row, out)
     else:
-        reference.fill_row(array, row, None, out, filled)
+        reference.fill_row(array, row, None, out)
 
 
 def _fill(
@@ -365,8 +251,7 @@ def _fill(
     if pipeline.sharded is not None:
         shards, axes = pipeline.sharded
         turned = tuple(region[i] for i in axes)
-        with map_missing(pipeline.to_chunk_axes):
-            _fill_from_shard(cache, name, shards, value, turned, out.transpose(axes))
+        _fill_from_shard(cache, name, shards, value, turned, out.transpose(axes))
         return
     [chunk] = cache.get([name], lambda _: [_decoded(pipeline, value.parts([None])[0])])
     index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
@@ -400,8 +285,6 @@ def _fill_from_shard(
         outside: Any = (*chunk_part.outside, ...)
         inside: Any = (*chunk_part.inside, ...)
         out[outside] = shards.spec.fill if chunk_part.range is None else next(chunks)[inside]
-        if chunk_part.range is None:
-            report_missing(shards.to_shard(chunk_part.coords, chunk_part.inside))
 
 
 def _decoded(pipeline: CodecPipeline, data: Buffer) -> Values:

@@ -69,8 +69,6 @@ def read(
             elif left:
                 for row in plan.some_rows(left):
                     reference.read_row(array, row, full)
-    except MemoryError as e:
-        raise _memory_error(e, "read", array, plan, allocated=full is not None) from e.__cause__
     except ChunkError:
         if watch is None:
             raise
@@ -115,20 +113,15 @@ def _read_with_options(
 ) -> None:
     """Read through the chunk cache, or take note of missing chunks."""
     found = None if missing == "fill" and filled is None else FilledParts(array, missing)
-    recorded = found is not None
-    with chunk_cache.entered() as cache:
-        if (
-            cache is not None
-            and chunk_cache.can_cache(array, record_missing=recorded)
-            and chunk_cache.fits(cache, array, plan, out.nbytes)
-        ):
-            chunk_cache.read(cache, array, plan, out, found)
-        else:
-            left = kernel.read(array, plan, out, skip_missing=recorded)
-            if left is None:
-                reference.read(array, plan, out, found)
-            for row in plan.some_rows(left) if left else ():
-                reference.read_row(array, row, out, found)
+    cache = chunk_cache.current() if found is None else None
+    if cache is not None and chunk_cache.suits(cache, array, plan, out.nbytes):
+        chunk_cache.read(cache, array, plan, out)
+        return
+    left = kernel.read(array, plan, out, skip_missing=found is not None)
+    if left is None:
+        reference.read(array, plan, out, found)
+    for row in plan.some_rows(left) if left else ():
+        reference.read_row(array, row, out, found)
     if found is not None:
         found.finish(filled)
 
@@ -141,39 +134,22 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any], *, steady: boo
     """
     array.check_skipped()
     watch = array.watch
-    try:
-        ends = watch is not None and not steady and _reaches_end(array, plan)
-        only = plan.only_chunk if isinstance(plan, ProductPlan) else None
-        changed = _changed(array, plan, only, ends)
-        alone = steady or watch is None or watch.is_remote or only is not None
-        store = _store if alone or plan.count < 2 else _store_steadily
-        if not changed:
-            store(array, plan, value)
+    ends = watch is not None and not steady and _reaches_end(array, plan)
+    only = plan.only_chunk if isinstance(plan, ProductPlan) else None
+    changed = _changed(array, plan, only, ends)
+    alone = steady or watch is None or watch.is_remote or only is not None
+    store = _store if alone or plan.count < 2 else _store_steadily
+    if not changed:
+        store(array, plan, value)
+        return
+    with exclusive(array, changed):
+        if watch is not None and not ends:
+            watch.confirm()
+        elif ends and not array.compares_metadata and not watch.confirm_shape():
+            rows = [replace(row, whole=_is_whole(array, row, ends)) for row in plan.rows()]
+            reference.write(array, iter(rows), len(rows), value)
             return
-        with exclusive(array, changed):
-            if watch is not None and not ends:
-                watch.confirm()
-            elif ends and not array.compares_metadata and not watch.confirm_shape():
-                rows = [replace(row, whole=_is_whole(array, row, ends)) for row in plan.rows()]
-                reference.write(array, iter(rows), len(rows), value)
-                return
-            store(array, plan, value)
-    except MemoryError as e:
-        raise _memory_error(e, "write", array, plan, allocated=True) from e.__cause__
-
-
-def _memory_error(
-    error: MemoryError, verb: str, array: BoundArray, plan: Plan, *, allocated: bool
-) -> MemoryError:
-    """Return an error that says what needed the memory; the same one if it does already."""
-    if error.args and allocated:
-        return error
-    what = f"to {verb}"
-    if not allocated:
-        size = math.prod(plan.full_shape) * array.dtype.itemsize
-        what = f"for {size} bytes, {plan.shape} of {array.dtype}, of"
-    where = f"{paths.show(array.path)} in {array.store!r}"
-    return MemoryError(f"not enough memory {what} {where}; select less at a time")
+        store(array, plan, value)
 
 
 def merge(

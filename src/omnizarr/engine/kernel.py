@@ -83,7 +83,10 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     nbytes, dtype = math.prod(shape) * dtype.itemsize, own_type(dtype)
     if _kernel is None or nbytes < LARGE or dtype.kind not in "biufcmMSUV" or dtype.hasobject:
         return np.empty(shape, dtype)
-    return np.ndarray(shape, dtype, _kernel.memory(nbytes))
+    try:
+        return np.ndarray(shape, dtype, _kernel.memory(nbytes))
+    except MemoryError:
+        return np.empty(shape, dtype)  # whose error says how much is missing
 
 
 def reads(array: BoundArray) -> bool:
@@ -115,7 +118,7 @@ def read(
     values = None
     if layout.in_memory and (values := _values(array, plan)) is None:
         return None
-    # Much as in `_on_threads`: the way of an ordinary read is short.
+    # Much as in `on_threads`: the way of an ordinary read is short.
     share = take_threads(settings.threads, settings.threads)
     try:
         return _kernel.run(
@@ -175,7 +178,7 @@ def _run(
     skip_missing: bool = False,
 ) -> list[int] | None:
     """Run a plan; `known` has the path and identity of the metadata file, if they are checked."""
-    left: list[int] | None = _on_threads(
+    left: list[int] | None = on_threads(
         _kernel.run,
         None,
         layout.capsule,
@@ -194,7 +197,7 @@ def _run(
     return left
 
 
-def _on_threads(function: Any, wanted: int | None, *args: Any, known: tuple[Any, ...] = ()) -> Any:
+def on_threads(function: Any, wanted: int | None, *args: Any, known: tuple[Any, ...] = ()) -> Any:
     """Call the kernel with threads, all by default; None if there is not enough memory.
 
     The reference engine may need less, or raises an error that says more.
@@ -209,38 +212,6 @@ def _on_threads(function: Any, wanted: int | None, *args: Any, known: tuple[Any,
         return_threads(share)
 
 
-def call_rows(
-    capsule: Any,
-    rows: list[Any],
-    values: list[Any] | None,
-    data: npt.NDArray[Any],
-    keys: list[str] | None = None,
-    root: bytes = b"",
-    *,
-    threads: int | None = None,
-    scalar: bool = False,
-    writing: bool = False,
-    skip_missing: bool = False,
-    tell_missing: bool = False,
-) -> Any:
-    """Run rows, each with boxes of its own, and return those that are left, as `rows` says."""
-    return _on_threads(
-        run_rows,
-        threads,
-        capsule,
-        rows,
-        keys,
-        root,
-        values,
-        data.view(items[data.itemsize]),
-        scalar,
-        writing,
-        writing and config.get().durability == "fsync",
-        skip_missing,
-        tell_missing,
-    )
-
-
 def _decode_each(
     array: BoundArray, plan: Plan, out: npt.NDArray[Any], layout: Layout, skip_missing: bool
 ) -> list[int]:
@@ -250,7 +221,7 @@ def _decode_each(
     """
     rows, left = [*plan.rows()], list[int]()
     listed = [[(row.region, row.outer, row.whole)] for row in rows]
-    decoders = thread_slots()
+    decoders, data = thread_slots(), out.view(items[out.itemsize])
 
     def decode(number: int, value: Any) -> None:
         if value is None:
@@ -258,8 +229,8 @@ def _decode_each(
         with decoders:
             if is_abandoned():  # and the caller has its array back
                 return
-            given = layout.capsule, listed[number], [value], out
-            failed = call_rows(*given, threads=1, skip_missing=skip_missing)
+            given = layout.capsule, listed[number], None, b"", [value], data
+            failed = on_threads(run_rows, 1, *given, *[False] * 3, skip_missing, False)
         if failed is None or failed:
             left.append(number)
 

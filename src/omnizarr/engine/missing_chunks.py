@@ -37,9 +37,7 @@ class FilledParts:
 
     def __init__(self, array: BoundArray, missing: Missing) -> None:
         check_missing(missing)
-        self.array = array
-        self.missing = missing
-        self.coords: set[Coords] = set()
+        self.array, self.missing, self.coords = array, missing, set[Coords]()
 
     def add(self, row: Row, boxes: list[Region] | None = None) -> None:
         """Add the chunks in boxes of a shard that are missing and that the row selects.

@@ -11,6 +11,7 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from omnizarr.codecs.pipeline import Requests, gather_requests, run_requests
@@ -51,22 +52,19 @@ def fetch_ahead(
         run_on_threads(work, threads, feed.stop, waits=False)
 
 
+@dataclass(eq=False)
 class _Feed(Generic[R, T]):
     """The rows with the data that were fetched for them; several threads take one at a time."""
 
-    def __init__(
-        self,
-        store: Store,
-        rows: Iterator[R],
-        requests: Callable[[R], Requests[T]],
-        batch: int,
-        whole: int,
-    ) -> None:
-        self._store, self._rows, self._requests, self._batch = store, rows, requests, batch
-        self._whole = whole
-        self._ready: deque[tuple[R, T]] = deque()
-        self._more, self._fetching = True, False
-        self._changed = threading.Condition()
+    _store: Store
+    _rows: Iterator[R]
+    _requests: Callable[[R], Requests[T]]
+    _batch: int
+    _whole: int
+    _ready: deque[tuple[R, T]] = field(default_factory=deque)
+    _more: bool = True
+    _fetching: bool = False
+    _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def stop(self) -> None:
         """Fetch nothing more."""

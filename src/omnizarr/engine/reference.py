@@ -39,7 +39,6 @@ from omnizarr.stores.base import traits
 from omnizarr.stores.byte_ranges import LARGEST, prefers_whole, read_consistently
 from omnizarr.stores.operations import conditionally, waits_for
 
-BATCH_BYTES = 2**20  # of decoded chunks that one call fetches
 Change: TypeAlias = "Callable[[bytes | None], Buffer | None]"  # of the stored bytes of a chunk
 UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
 
@@ -50,16 +49,8 @@ def read(
     """Fill `out`, of the plan's full shape, from the chunks."""
     _ = array.fill  # bound before threads ask for it
     store, count = array.chunk_store, plan.count
-    # Of files, threads that each read and decode some are quicker than fetching ahead.
-    in_files = file_root(store) is not None
-    if in_files and array.first_pipeline.sharded is None:
-        size = max(1, array.first_pipeline.spec.nbytes or UNKNOWN)
-        number = max(1, min(BATCH_BYTES // size, count // (4 * config.get().threads)))
-        several = partial(_read_some, array, out=out, filled=filled)
-        for_each(
-            _batches(plan.rows(), number), -(-count // number), several, out.nbytes, waits=False
-        )
-    elif in_files or not hasattr(store, "get_many"):
+    if file_root(store) is not None or not hasattr(store, "get_many"):
+        # Of files, threads that each read and decode some are quicker than fetching ahead.
         one = partial(read_row, array, out=out, filled=filled)
         for_each(plan.rows(), count, one, out.nbytes, waits=False)
     elif count:
@@ -98,28 +89,6 @@ def estimate_fetched(array: BoundArray, selected: int) -> int:
     inner = found[0].inner.spec  # the selection may touch a bit of those around it
     neighbours: int = 2 ** len(inner.shape) * (inner.nbytes or UNKNOWN)
     return min(whole, selected + neighbours)
-
-
-def _batches(rows: Iterator[Row], number: int) -> Iterator[list[Row]]:
-    """Yield the rows in lists of up to `number`."""
-    return iter(lambda: [*itertools.islice(rows, number)], [])
-
-
-def _read_some(
-    array: BoundArray, rows: list[Row], out: npt.NDArray[Any], filled: FilledParts | None
-) -> None:
-    """Fill the parts of `out` that come from some chunks, which are fetched in one call."""
-    keys = [array.key(row.coords) for row in rows]
-    try:
-        found = get_many(array.chunk_store, [(key, None) for key in keys])
-    except OmnizarrError:  # asking for each chunk on its own shows which one it is
-        found = [None] * len(rows)
-    for row, data in zip(rows, found, strict=True):
-        if data is None:
-            read_row(array, row, out, filled)
-        else:
-            decode = partial(array.pipeline_at(row.coords).decode_into, data, row.region)
-            fill_row(array, row, decode, out, filled)
 
 
 def read_row(
@@ -304,7 +273,7 @@ def _store_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[l
     threads = config.get().threads
     size = array.first_pipeline.spec.nbytes or UNKNOWN
     batch = max(1, min(config.get().in_flight // (threads * size), -(-count // threads)))
-    return list(_batches(rows, batch))
+    return list(iter(lambda: [*itertools.islice(rows, batch)], []))
 
 
 def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:

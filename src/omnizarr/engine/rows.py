@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from omnizarr import config
 from omnizarr.engine import kernel
 
 Row: TypeAlias = tuple[Any, ...]
@@ -58,9 +59,7 @@ def read(
     With `skip_missing` rows that would get the fill value are left too. With `tell_missing` return
     also which rows have no value.
     """
-    values, keys, root = _members(source)
-    missing = {"skip_missing": skip_missing, "tell_missing": tell_missing}
-    return kernel.call_rows(capsule, rows, values, out, keys, root, **missing)
+    return _run(capsule, rows, source, out, False, False, False, skip_missing, tell_missing)
 
 
 def write(capsule: Any, rows: list[Row], source: Source, value: npt.NDArray[Any]) -> Any:
@@ -69,12 +68,18 @@ def write(capsule: Any, rows: list[Row], source: Source, value: npt.NDArray[Any]
     A value without axes is stored everywhere, unless chunks have none.
     """
     scalar = not value.ndim and bool(rows) and bool(rows[0][-3])
-    values, keys, root = _members(source)
-    return kernel.call_rows(capsule, rows, values, value, keys, root, scalar=scalar, writing=True)
+    sync = config.get().durability == "fsync"
+    return _run(capsule, rows, source, value, scalar, True, sync, False, False)
 
 
-def _members(source: Source) -> tuple[list[Any] | None, list[str] | None, bytes]:
-    """Return the values, or else the keys and the directory of files."""
+def _run(
+    capsule: Any, rows: list[Row], source: Source, data: npt.NDArray[Any], *flags: bool
+) -> Any:
+    """Run the rows; `flags` are the last ones that the kernel takes before the threads."""
+    where: tuple[Any, ...]
     if isinstance(source, Buffers):
-        return source.values, None, b""
-    return None, source.keys, source.root
+        where = None, b"", source.values
+    else:
+        where = source.keys, source.root, None
+    data = data.view(kernel.items[data.itemsize])
+    return kernel.on_threads(kernel.run_rows, None, capsule, rows, *where, data, *flags)

@@ -16,7 +16,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -55,9 +55,7 @@ class PartialChunk:
         outer: Any = (*row.outer, ...)
         if row.pick is None:
             new = int(self.known[box].size - np.count_nonzero(self.known[box]))
-            self.values[box] = values[
-                outer
-            ]  # first: if there is not enough memory, nothing is known
+            self.values[box] = values[outer]  # first: without memory for it nothing is known
             self.known[box] = True
             self.missing -= new
             return
@@ -79,25 +77,20 @@ class PartialChunk:
         return self.known.size - self.missing
 
 
+@dataclass(eq=False)
 class Stream:
     """Chunks that are being put together, within a budget of bytes.
 
-    `with_locked_shape` gives the array with its current shape, and keeps it until the block ends.
+    `_with_locked_shape` gives the array with its current shape, and keeps it until the block ends.
     """
 
-    def __init__(
-        self,
-        array: BoundArray,
-        budget: int,
-        with_locked_shape: Callable[[], AbstractContextManager[BoundArray]],
-    ) -> None:
-        self.array: BoundArray = array
-        self.budget = budget
-        self._with_locked_shape = with_locked_shape
-        self._chunks: OrderedDict[Coords, PartialChunk] = OrderedDict()
-        self._lock = fork.lock()
-        self._nbytes = 0
-        self._outside = 0
+    array: BoundArray
+    budget: int
+    _with_locked_shape: Callable[[], AbstractContextManager[BoundArray]]
+    _chunks: OrderedDict[Coords, PartialChunk] = field(default_factory=OrderedDict)
+    _lock: Any = field(default_factory=fork.lock)
+    _nbytes: int = 0
+    _outside: int = 0
 
     def put(self, array: BoundArray, plan: Plan, values: npt.NDArray[Any]) -> None:
         """Take values of the plan's full shape, for the array as the caller knows it."""

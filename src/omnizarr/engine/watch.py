@@ -1,17 +1,12 @@
 """Notice that the array of a handle was replaced, moved, deleted or reshaped by somebody else.
 
-A handle knows the metadata that it last read. They are compared with the stored ones before every
-write, and after every read that may have met two arrays: one of several chunks, or one that found a
-chunk missing. A read of one chunk is followed by a look only if the last one was long ago.
+A handle compares the metadata that it last read with the stored ones before every write, and after
+every read that may have met two arrays: one of several chunks, or one that found a chunk missing.
+After other reads, and in stores with a high latency, it looks only if the last look was long ago.
 
-To compare costs one question to the store: a file is known by its inode, size and time, a value in
-memory by its identity, any other by its bytes. Only where these differ, the metadata are parsed
-again. If they describe another array, or none, that is `NodeChanged`. If only the shape or the
-attributes differ, the handle goes on; a read of several chunks is repeated, so that its values are
-those of one array.
-
-Stores with a high latency are asked only if a chunk is missing, or the last look was long ago: a
-read beside a replacement may return chunks of both arrays there.
+A file is known by its inode, size and time, a value in memory by its identity, any other by its
+bytes; only where these differ, the metadata are parsed again. Another array, or none, is
+`NodeChanged`. If only the shape or the attributes differ, a read of several chunks is repeated.
 """
 
 from __future__ import annotations
@@ -216,7 +211,9 @@ class ArrayWatch:
                 values = read()
             except ChunkError as e:
                 error = e
-            recent = self.missed == missed and error is None and self._may_skip(several)
+            # The kernel, which does not tell of missing chunks, reads files and memory.
+            skips = self.is_remote or not (self._is_quick or several())
+            recent = self.missed == missed and error is None and skips
             own = self.is_remote or self.epoch == epoch[0]  # this process has changed nothing since
             fresh = own and time.monotonic() < self.expires
             if not (recent and fresh) and not self.is_current():
@@ -240,13 +237,6 @@ class ArrayWatch:
                     " again when it is written less often"
                 )
         raise AssertionError  # not reached: the count has no end
-
-    def _may_skip(self, several: Callable[[], bool]) -> bool:
-        """Return True if a read that found all its chunks need not check the metadata."""
-        if self.is_remote:
-            return True
-        # The kernel, which does not tell of missing chunks, reads files and memory.
-        return not self._is_quick and not several()
 
     def _check_shape(self) -> None:
         """Raise if the array is smaller than the handle knows."""

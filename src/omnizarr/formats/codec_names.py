@@ -1,13 +1,11 @@
 """Codecs as each format writes them, translated to and from version 3.
 
-Readers keep the older form (``numcodecs.<id>`` with an unchanged configuration), so that metadata
-are rewritten as they were; writers translate into the names of their own format.
+Readers keep the older form (``numcodecs.<id>`` with an unchanged configuration); writers translate
+into the names of their own format.
 
-numcodecs interprets its input as items of the type that a filter states, whatever their own type.
-In version 2 that is the meaning of the metadata: a filter whose type has another byte order or size
-than the items gets their bytes. In version 3 the items between codecs are numbers, and byte order
-is a matter of storage; zarr-python nevertheless does as numcodecs does. Metadata written here mean
-the same to both: every filter states the byte order of its input.
+A filter of numcodecs gets the bytes of items whose type has another byte order or size than it
+states. zarr-python does the same in version 3, where the items between codecs are numbers. Every
+filter in metadata written here states the byte order of its input, so that both read the same.
 """
 
 from __future__ import annotations
@@ -44,6 +42,10 @@ Step: TypeAlias = dict[str, Any]  # a configuration of numcodecs, with its id
 # the items as another type; its configuration is that of the filter, with the id.
 ON_BYTES = "filter-on-bytes"
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
+_KINDS = {
+    **dict.fromkeys(ARRAY_TO_BYTES, "array->bytes"),
+    **dict.fromkeys(ARRAY_TO_ARRAY, "array->array"),
+}
 # Codecs with the same name and configuration in version 3 and in numcodecs.
 _SAME = frozenset({"gzip", "zstd", "vlen-utf8", "vlen-bytes", "bitround"})
 # Other ids of numcodecs that zarr-python knows in version 3, as ``numcodecs.<id>``.
@@ -63,7 +65,7 @@ def from_ids(steps: Sequence[Step], order: str, rank: int, data_type: Named) -> 
     named = [
         Named(PREFIX + step["id"], {k: v for k, v in step.items() if k != "id"}) for step in steps
     ]
-    kinds = [_kind(step["id"]) for step in steps]
+    kinds = [_KINDS.get(step["id"], "bytes->bytes") for step in steps]
     is_bytes, items = False, items_of(data_type)
     for i, kind in enumerate(kinds):
         if kind == "array->array" and (is_bytes or not items.fits(taken(steps[i]))):
@@ -78,14 +80,6 @@ def from_ids(steps: Sequence[Step], order: str, rank: int, data_type: Named) -> 
     if order == "F":
         named.insert(0, Named("transpose", {"order": list(reversed(range(rank)))}))
     return tuple(named)
-
-
-def _kind(id_: str) -> str:
-    if id_ in ARRAY_TO_ARRAY:
-        return "array->array"
-    if id_ in ARRAY_TO_BYTES:
-        return "array->bytes"
-    return "bytes->bytes"
 
 
 def split_order(array: ArrayModel, format_name: str) -> tuple[str, list[Named]]:
@@ -290,7 +284,6 @@ _MEMBERS = {
     **dict.fromkeys(("delta", "fixedscaleoffset", "quantize", "categorize"), ("dtype", "astype")),
     "astype": ("decode_dtype", "encode_dtype"),
 }
-_DEFAULTS = {"categorize": "|u1"}  # of encoded items; other filters produce the type of their input
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,10 +354,10 @@ def ending(steps: list[Step], order: str) -> list[Step]:
 
 def _stated(step: Step, side: int) -> Named | None:
     """Return the type of decoded (0) or encoded (1) items, if it is stated and known."""
-    members = _MEMBERS.get(step["id"])
-    text = None if members is None else step.get(members[side])
-    if text is None and side == 1:
-        text = _DEFAULTS.get(step["id"])
+    id_ = step["id"]
+    text = step.get(_MEMBERS[id_][side]) if id_ in _MEMBERS else None
+    if text is None and (id_, side) == ("categorize", 1):
+        text = "|u1"  # other filters produce the type of their input
     if not isinstance(text, str) or not text:
         return None
     try:

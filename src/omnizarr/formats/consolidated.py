@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from omnizarr._json import LazyObject, load_object, quote
+from omnizarr._json import LazyObject, dumps, load_object, quote
 from omnizarr.errors import InvalidArgument, InvalidMetadata, InvalidName, Problem
-from omnizarr.formats.format import Documents, Format, cannot, dumps
+from omnizarr.formats.format import Documents, Format, cannot
 from omnizarr.formats.v2 import NAMES, V2
 from omnizarr.formats.v3 import CONSOLIDATED, CONSOLIDATED_MEMBERS, V3
 from omnizarr.model import GroupModel, Node, paths

@@ -31,18 +31,14 @@ def by_name(name: object, separator: str = ".") -> Format:
 
     `separator` is that of chunk keys if version 2 metadata do not state one.
     """
-    text = str(name).lower().removeprefix("v")
-    formats: dict[str, type[V1 | V2 | V3Draft | V3]] = {
-        "1": V1,
-        "2": V2,
-        "3": V3,
-        "3-draft": V3Draft,
-        "3draft": V3Draft,
-    }
-    if text not in formats:
-        raise InvalidArgument(f"unknown zarr_format {name!r}; {known_names(name, NAMES)}")
-    kind = formats[text]
-    return V2(separator) if kind is V2 else kind()
+    text = str(name).lower().removeprefix("v").replace("3draft", V3Draft.name)
+    if text == V2.name:
+        return V2(separator)
+    kinds: tuple[type[V1 | V3Draft | V3], ...] = (V1, V3, V3Draft)
+    for kind in kinds:
+        if text == kind.name:
+            return kind()
+    raise InvalidArgument(f"unknown zarr_format {name!r}; {known_names(name, NAMES)}")
 
 
 def is_metadata(key: str) -> bool:

@@ -16,7 +16,7 @@ import re
 from typing import Any, Protocol
 
 from omnizarr import registry
-from omnizarr._json import kind_of, load_object
+from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import format
 from omnizarr.formats.draft_extensions import (
@@ -31,7 +31,7 @@ from omnizarr.formats.draft_extensions import (
     write_transformers,
     write_type,
 )
-from omnizarr.formats.format import Documents, Format, Kind, cannot, dumps
+from omnizarr.formats.format import Documents, Format, Kind, cannot
 from omnizarr.formats.numpy_types import (
     byte_orders,
     itemsize,
@@ -39,6 +39,7 @@ from omnizarr.formats.numpy_types import (
     pairs_only,
     to_type_string,
     without_order,
+    zero_json,
 )
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
@@ -364,11 +365,9 @@ def _unknown(fields: Fields, name: str, minor: int) -> None:
 
 def _zero(data_type: Named) -> Any:
     """Return the zero of a type in the draft's spelling."""
-    name = data_type.name
-    if name == "bool":
-        return False
-    if name.startswith("complex"):
-        return [0.0, 0.0]
+    name, zero = data_type.name, zero_json(data_type)
+    if zero is not None:
+        return zero
     if name in ("null_terminated_bytes", "fixed_length_utf32"):
         return ""
     size = itemsize(data_type) or 0

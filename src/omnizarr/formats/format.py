@@ -1,10 +1,7 @@
 """The interface of a format: its metadata, keys and rules; equal metadata is parsed once.
 
 All formats but version 3 store dimension names in the attribute ``_ARRAY_DIMENSIONS``. Files that
-NetCDF-C writes as NCZarr, without that attribute, have a field of their own:
-``"_NCZARR_ARRAY": {"dimrefs": ["/time", "/lat"]}``, since NetCDF-C 4.9.3
-``"_nczarr_array": {"dimension_references": [...]}``, which is read and never written.
-Only metadata without any problem is kept, and only small documents.
+NetCDF-C writes as NCZarr have a field of their own, which is read and never written.
 """
 
 from __future__ import annotations
@@ -12,11 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields
-from functools import partial
 from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeAlias
 
-from omnizarr import _json
 from omnizarr._json import kind_of
 from omnizarr.concurrency.cache import Cache, Key
 from omnizarr.errors import CannotExpress, InvalidMetadata, InvalidName, Problem
@@ -295,7 +290,6 @@ _models: Cache[Hashable, Node] = Cache(512)
 # Texts of arrays before and after their shape, by their rank and the ids of all other fields, which
 # the model keeps alive.
 _texts: Cache[Key, tuple[ArrayModel, bytes, bytes]] = Cache(512)
-dumps = partial(_json.dumps, texts=Cache(512))
 _beside_shape = attrgetter(*(f.name for f in fields(ArrayModel) if f.name != "shape"))
 
 

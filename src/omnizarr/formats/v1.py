@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from omnizarr import config
-from omnizarr._json import kind_of, load_object
+from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import codec_names, format
 from omnizarr.formats.format import (
@@ -15,7 +15,6 @@ from omnizarr.formats.format import (
     Kind,
     cannot,
     check_version,
-    dumps,
 )
 from omnizarr.formats.numpy_types import (
     beyond_pairs,

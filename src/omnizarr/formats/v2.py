@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnizarr._json import kind_of, load_object
+from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidName, Problem
 from omnizarr.formats import codec_names, format
 from omnizarr.formats.format import (
@@ -12,7 +12,6 @@ from omnizarr.formats.format import (
     Format,
     cannot,
     check_version,
-    dumps,
     parse_once,
 )
 from omnizarr.formats.numpy_types import to_type_string

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from omnizarr._json import LazyObject, find_members, load_object
+from omnizarr._json import LazyObject, dumps, find_members, load_object
 from omnizarr.errors import CannotExpress, InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import codec_names, format
 from omnizarr.formats.codec_names import (
@@ -28,7 +28,6 @@ from omnizarr.formats.format import (
     Kind,
     cannot,
     check_version,
-    dumps,
     parse_once,
     with_lengths,
     write_once,
@@ -436,8 +435,9 @@ def _split(data: bytes) -> tuple[tuple[int, ...] | None, bytes, bytes]:
 
     The shape is None for any other text.
     """
-    found = find_members(data) if len(data) <= format.LARGEST else None
-    if found is None or "shape" not in found or "attributes" not in found:
+    levels = find_members(data) if len(data) <= format.LARGEST else None
+    found = levels[0] if levels else {}
+    if "shape" not in found or "attributes" not in found:
         return None, b"", b""
     (_, start, end), (_, begin, stop) = found["shape"], found["attributes"]
     numbers = data[start + 1 : end - 1]
