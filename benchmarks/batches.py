@@ -29,7 +29,7 @@ from benchmarks import peers
 from benchmarks.layouts import Layout, smooth, workspace
 from benchmarks.trials import stored
 from omnizarr.bulk.batches import MIXED, find_blocks, shuffle
-from omnizarr.bulk.boxes import chunk_axes, stored_axes
+from omnizarr.bulk.tiles import chunk_axes, stored_axes
 
 SIZE = 64
 LIBRARIES = ("omnizarr", "zarr-python", "tensorstore")

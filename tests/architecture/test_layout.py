@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,17 @@ def test_a_package_has_tests_that_are_named_after_its_modules(package: Path) -> 
 
 def test_the_tests_without_compiled_modules_are_there() -> None:
     assert [path for path in pure.TESTS if not (TESTS.parent / path).exists()] == []
+
+
+def test_the_map_of_contributors_names_modules_that_are_there() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)/` \| (.*) \|$", (TESTS.parent / "CONTRIBUTING.md").read_text(), re.M
+    )
+    parts = [(SOURCE / folder, text) for folder, text in rows if (SOURCE / folder).is_dir()]
+    assert len(parts) > 10
+    gone = []
+    for folder, text in parts:
+        there = {path.stem for path in folder.rglob("*")}
+        names = re.findall(r"`(\w+)/?`", text)
+        gone += [f"{folder.name}: {n}" for n in names if n not in there | {"oindex", "vindex"}]
+    assert gone == []

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array, View
-from omnizarr.bulk.boxes import chunk_axes, stored_axes
+from omnizarr.bulk.tiles import chunk_axes, stored_axes
 from omnizarr.errors import InvalidArgument, WrongType
 from omnizarr.extension import (
     GridAxis,

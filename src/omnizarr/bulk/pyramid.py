@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array, config
-from omnizarr.bulk.boxes import corners
 from omnizarr.bulk.journal import Task, task_id
+from omnizarr.bulk.tiles import corners
 from omnizarr.bulk.transfer import TASK_BYTES, Filled, cut
 from omnizarr.errors import InvalidArgument, known_names
 from omnizarr.extension import as_plain, empty, for_each

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array
-from omnizarr.bulk.boxes import Box, corners, item_bytes, show_box, stored_axes
 from omnizarr.bulk.journal import Outcome, Task, in_batches, task_id
 from omnizarr.bulk.output import HierarchyOutput
+from omnizarr.bulk.tiles import Box, corners, item_bytes, show_box, stored_axes
 from omnizarr.errors import ChunkError, InvalidArgument, OmnizarrError, StoreError
 from omnizarr.extension import (
     ArrayModel,

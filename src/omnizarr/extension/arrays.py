@@ -20,6 +20,15 @@ from omnizarr.hierarchy.build import (
     store_array,
     update_consolidated_above,
 )
+from omnizarr.hierarchy.chunk_shapes import (
+    SHARD_BYTES,
+    TARGET_BYTES,
+    chunk_grid,
+    guess_chunks,
+    item_bytes,
+    shard_options,
+    shard_shape,
+)
 from omnizarr.hierarchy.chunks import (
     check_encoded_chunk,
     chunk_counts,
@@ -36,22 +45,15 @@ from omnizarr.hierarchy.group import make_group, open_node
 from omnizarr.hierarchy.open import consolidated_is_stale
 from omnizarr.hierarchy.options import (
     DEFAULT_FILL,
-    SHARD_BYTES,
-    TARGET_BYTES,
     ArrayOptions,
     CreateOptions,
     array_model,
     check_separator,
-    chunk_grid,
     default_codecs,
     document_options,
-    guess_chunks,
-    item_bytes,
     key_encoding,
     lengths_of,
     named_codecs,
-    shard_options,
-    shard_shape,
 )
 from omnizarr.hierarchy.selection import Shaped, as_source
 from omnizarr.hierarchy.validate import CheckedNode, check_consolidated, walk_checked

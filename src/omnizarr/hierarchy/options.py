@@ -9,28 +9,22 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 
 from omnizarr import config, data_types, registry
 from omnizarr.codecs.specify import all_named, is_by_name, kind, to_named, with_bytes
 from omnizarr.concurrency.cache import Cache
-from omnizarr.config import byte_size
 from omnizarr.data_types import DataType
 from omnizarr.engine import Missing
 from omnizarr.errors import CannotExpress, InvalidArgument, WrongType, did_you_mean
 from omnizarr.formats import Format
 from omnizarr.formats.format import check_attributes
 from omnizarr.hierarchy.attributes import json_attributes
+from omnizarr.hierarchy.chunk_shapes import AUTO, chunk_grid, shard_options, shard_shape
 from omnizarr.model import ArrayModel, FillValue, Named
 from omnizarr.model.node import with_defaults
-
-Cost: TypeAlias = Callable[[tuple[int, ...]], tuple[float, ...]]
-
-AUTO: Any = "auto"
-TARGET_BYTES = 2**20  # of a chunk
-SHARD_BYTES = 2**26
 
 # Further parameters of functions with options, for suggestions in messages.
 _PARAMETERS = (
@@ -398,139 +392,6 @@ def default_codecs(format: Format, itemsize: int | None, variable: str | None) -
         own = format.default_codecs(itemsize, variable, "fast")[0]
         before = [own] if variable is not None else [*before, own]
     return (*before, *after)
-
-
-# Shapes of chunks and shards, as users write them or as they are guessed
-
-
-def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Named:
-    """Return the chunk grid that the option `chunks` describes."""
-    itemsize = item_bytes(data_type)
-    if isinstance(chunks, str) and chunks != AUTO:
-        return _regular(guess_chunks(shape, itemsize, byte_size(chunks, "chunks")))
-    if chunks is None or chunks is True or isinstance(chunks, str):
-        return _regular(guess_chunks(shape, itemsize, TARGET_BYTES))
-    one = isinstance(chunks, (int, np.integer))
-    if chunks is False or (one and chunks == -1):
-        return _regular(tuple(max(1, n) for n in shape))
-    if one:
-        chunks = (int(chunks),) * len(shape)
-    sizes = list(chunks)
-    if any(isinstance(c, (list, tuple)) for c in sizes):
-        return Named("rectilinear", {"kind": "inline", "chunk_shapes": [_edges(c) for c in sizes]})
-    sizes += shape[len(sizes) :]
-    if len(sizes) != len(shape):
-        raise InvalidArgument(
-            f"chunks {chunks!r} has {len(sizes)} entries, the shape {tuple(shape)} has"
-            f" {len(shape)}; give at most one length per axis"
-        )
-    filled = [n if c in (None, -1) else c for c, n in zip(sizes, shape, strict=True)]
-    if any(isinstance(c, bool) or not isinstance(c, (int, np.integer)) for c in filled):
-        raise WrongType(f"chunks: expected positive integers, got {chunks!r}")
-    if any(c < 0 for c in filled):
-        raise InvalidArgument(f"chunks: expected positive integers, got {chunks!r}")
-    lengths = [int(c) for c in filled]
-    if any(c == 0 and n for c, n in zip(lengths, shape, strict=True)):
-        raise InvalidArgument(f"chunks: a chunk cannot have length 0, got {chunks!r}")
-    return _regular(tuple(max(1, c) for c in lengths))
-
-
-def _regular(chunks: tuple[int, ...]) -> Named:
-    return Named("regular", {"chunk_shape": list(chunks)})
-
-
-def _edges(axis: Any) -> Any:
-    if isinstance(axis, (list, tuple)):
-        return [_edges(a) for a in axis]
-    return int(axis)
-
-
-def guess_chunks(
-    shape: tuple[int, ...], itemsize: int, target: int, cost: Cost | None = None
-) -> tuple[int, ...]:
-    """Return a chunk shape of at most `target` bytes: axes are halved until it fits.
-
-    Each time the longest axis is halved, or, with a `cost` of chunk shapes, the axis after whose
-    halving it is lowest.
-    """
-    chunks = tuple(max(1, n) for n in shape)
-    while math.prod(chunks) * itemsize > target and max(chunks, default=1) > 1:
-        chunks = halve(chunks, cost)
-    return chunks
-
-
-def halve(chunks: tuple[int, ...], cost: Cost | None = None) -> tuple[int, ...]:
-    """Return a chunk shape with one axis halved, chosen as in `guess_chunks`."""
-
-    def halved(axis: int) -> tuple[int, ...]:
-        return (*chunks[:axis], -(-chunks[axis] // 2), *chunks[axis + 1 :])
-
-    if cost is None:
-        return halved(chunks.index(max(chunks)))
-    longest_first = sorted(range(len(chunks)), key=lambda axis: -chunks[axis])
-    return min((halved(axis) for axis in longest_first if chunks[axis] > 1), key=cost)
-
-
-def shard_options(shards: Any) -> tuple[Any, str]:
-    """Return the shape of shards, in any form, and the location of their index."""
-    if not isinstance(shards, Mapping):
-        return shards, "end"
-    unknown = sorted(map(str, shards.keys() - {"shape", "index_location"}))
-    if unknown or "shape" not in shards:
-        raise InvalidArgument(
-            f"shards: expected a shape, or an object with 'shape' and 'index_location', got"
-            f" {dict(shards)!r}"
-        )
-    location = shards.get("index_location") or "end"
-    if location not in ("start", "end"):
-        raise InvalidArgument(f"shards: index_location must be 'start' or 'end', got {location!r}")
-    return shards["shape"], str(location)
-
-
-def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[Any, ...]:
-    """Return the shape of a shard: as given, or whole chunks up to a number of bytes."""
-    chunks = array.chunk_grid.configuration.get("chunk_shape")
-    if chunks is None:
-        raise InvalidArgument(f"shards {shards!r} need chunks of one shape")
-    if shards is True or isinstance(shards, str):
-        target = SHARD_BYTES if shards in (True, AUTO) else byte_size(str(shards), "shards")
-        return _grow_shard(tuple(chunks), array.shape, item_bytes(data_type), target)
-    if isinstance(shards, (int, np.integer)):
-        shards = (shards,) * len(chunks)
-    sizes = tuple(shards)
-    lengths = [_lengths(n) if isinstance(n, (list, tuple)) else [n] for n in sizes]
-    flat = [n for axis in lengths for n in axis]
-    if any(isinstance(n, bool) or not isinstance(n, (int, np.integer)) for n in flat):
-        raise InvalidArgument(f"shards: expected positive integers, got {shards!r}")
-    if len(sizes) != len(chunks) or any(
-        n < c or n % c for axis, c in zip(lengths, chunks, strict=False) for n in axis
-    ):
-        raise InvalidArgument(f"shards {shards!r} must be a multiple of the chunks {tuple(chunks)}")
-    return tuple(_edges(n) for n in sizes)
-
-
-def _lengths(axis: Any) -> list[Any]:
-    """Return the lengths along an axis of a rectilinear grid; ``[length, count]`` is many."""
-    return [a[0] if isinstance(a, (list, tuple)) and len(a) == 2 else a for a in axis]
-
-
-def _grow_shard(
-    chunks: tuple[int, ...], shape: tuple[int, ...], itemsize: int, target: int
-) -> tuple[int, ...]:
-    """Double the shard along its relatively shortest axis until it has the size."""
-    sizes = list(chunks)
-    while math.prod(sizes) * itemsize * 2 <= target:
-        room = [i for i, (s, n) in enumerate(zip(sizes, shape, strict=True)) if s < n]
-        if not room:
-            break
-        axis = min(room, key=lambda i: sizes[i] / chunks[i])
-        sizes[axis] *= 2
-    return tuple(sizes)
-
-
-def item_bytes(data_type: DataType) -> int:
-    """Return the bytes of an element, which for strings and the like are a guess."""
-    return 16 if data_type.variable else max(1, data_type.dtype.itemsize)
 
 
 F = TypeVar("F", bound=Callable[..., Any])

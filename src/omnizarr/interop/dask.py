@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from omnizarr import Array
-from omnizarr.bulk.boxes import Box, stored_axes
+from omnizarr.bulk.tiles import Box, stored_axes
 from omnizarr.errors import MissingModule, OmnizarrError, SelectionError, StoreError, WrongType
 from omnizarr.extension import (
     CreateOptions,

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.bulk import boxes
+from omnizarr.bulk import tiles
 from omnizarr.bulk.analysis.diff import DiffReport
 from omnizarr.testing import RecordingStore
 from tests.property.strategies import FORMATS, bits, described, filled, values
@@ -150,7 +150,7 @@ def test_tiles_whose_chunks_are_missing_in_both_are_not_requested() -> None:
     assert found.equal
     assert found.values["/"].size == 10**12
     keys = [key for call in stores[0].calls for key in call.keys if key.startswith("c/")]
-    assert len(keys) <= 2 * boxes.TILE_CHUNKS
+    assert len(keys) <= 2 * tiles.TILE_CHUNKS
 
 
 @pytest.mark.parametrize("chunks", [(7,), (5,)])

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.bulk import boxes
+from omnizarr.bulk import tiles
 from omnizarr.bulk.analysis.stats import ArrayStats, ReadTile, Stats, StatsReport
 from omnizarr.errors import InvalidArgument
 from omnizarr.testing import RecordingStore
@@ -81,7 +81,7 @@ def check(found: ArrayStats, expected: npt.NDArray[Any], fill: npt.NDArray[Any])
         assert found.fill == ((flat != flat) if is_nan else (flat == fill)).sum()
 
 
-@pytest.mark.parametrize("few", [0, boxes.FEW_CHUNKS])
+@pytest.mark.parametrize("few", [0, tiles.FEW_CHUNKS])
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data())
 def test_statistics_of_any_array_are_those_of_numpy(
@@ -97,7 +97,7 @@ def test_statistics_of_any_array_are_those_of_numpy(
         expected[selection] = value if value.ndim else value[()]
     memory = data.draw(st.sampled_from([1, 200, 4000, None]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(boxes, "FEW_CHUNKS", few)
+        patch.setattr(tiles, "FEW_CHUNKS", few)
         found = oz.stats(written, memory=memory)
     one = found.arrays["/"]
     assert found.errors == {}

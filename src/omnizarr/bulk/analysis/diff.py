@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array
-from omnizarr.bulk import boxes
+from omnizarr.bulk import tiles
 from omnizarr.bulk.adaptation import FILL, missing_mark
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Outcome, Task, task_id
@@ -32,6 +32,7 @@ from omnizarr.extension import (
     Node,
     axis_plan,
     bound_array,
+    boxes,
     engine,
     find_node,
     key_digest,
@@ -378,7 +379,7 @@ class CompareTile:
     """The differences in a box of two arrays."""
 
     pair: Pair
-    box: boxes.Box
+    box: tiles.Box
     tolerance: Tolerance
     show: int
 
@@ -407,11 +408,11 @@ class Pair:
         """Return the plan to compare two arrays."""
 
         def sizes(array: BoundArray) -> tuple[int, int]:
-            chunk = math.prod(int(axis.size(0)) for axis in boxes.stored_axes(array) if axis.count)
-            return boxes.item_bytes(array.dtype), chunk
+            chunk = math.prod(int(axis.size(0)) for axis in tiles.stored_axes(array) if axis.count)
+            return tiles.item_bytes(array.dtype), chunk
 
         larger = max((a, b), key=sizes)
-        cut = boxes.tiling(larger, nbytes)
+        cut = tiles.tiling(larger, nbytes)
         packed = a.model.storage_transformers or b.model.storage_transformers
         same_grid = a.model.chunk_grid == b.model.chunk_grid and not packed
         skips = same_grid and cut.axes == larger.grid.axes and _same_fill(a, b)
@@ -450,7 +451,7 @@ class Diff(DiffOptions, Job[DiffReport]):
         a, first = _nodes(self.a, self.path, options[0])
         b, second = _nodes(self.b, other, options[1])
         report = DiffReport(show=self.show)
-        nbytes = min(boxes.TILE_BYTES, memory_of(self.memory, tasks_at_once) // COPIES)
+        nbytes = min(tiles.TILE_BYTES, memory_of(self.memory, tasks_at_once) // COPIES)
         pairs: list[Pair] = []
         for path in dict.fromkeys([*first, *second]):
             if path not in second:
@@ -472,7 +473,7 @@ class Diff(DiffOptions, Job[DiffReport]):
                 Phase(
                     "compare",
                     lambda: _tasks(pairs, tolerance, self.show),
-                    size=sum(p.size * boxes.item_bytes(p.a.dtype) for p in pairs),
+                    size=sum(p.size * tiles.item_bytes(p.a.dtype) for p in pairs),
                 )
             ],
             report,
@@ -529,13 +530,13 @@ def _nodes(
 def _tasks(pairs: list[Pair], tolerance: Tolerance, show: int) -> Iterator[Task[DiffReport]]:
     for pair in pairs:
         left = pair.size
-        stored = boxes.stored_numbers(pair.a, pair.b) if pair.skips_missing else None
-        for box in boxes.tiles(pair.tiling, stored):
+        stored = tiles.stored_numbers(pair.a, pair.b) if pair.skips_missing else None
+        for box in tiles.tiles(pair.tiling, stored):
             size = boxes.box_size(box)
             left -= size
             work = CompareTile(pair, box, tolerance, show)
-            nbytes = size * boxes.item_bytes(pair.a.dtype)
-            yield Task(task_id(pair.path, boxes.corners(box)), work, nbytes, pair.path)
+            nbytes = size * tiles.item_bytes(pair.a.dtype)
+            yield Task(task_id(pair.path, tiles.corners(box)), work, nbytes, pair.path)
         if left:  # tiles without a chunk in both arrays
             equal = DiffReport(values={pair.path: ArrayDifference(size=left)}, show=show)
             yield Task(task_id(pair.path, "missing"), partial(deepcopy, equal), 0, pair.path)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array
-from omnizarr.bulk import boxes
+from omnizarr.bulk import tiles
 from omnizarr.bulk.analysis.diff import is_extension
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Outcome, Task, task_id
@@ -29,6 +29,7 @@ from omnizarr.extension import (
     Cuts,
     axis_plan,
     bound_array,
+    boxes,
     chunk_counts,
     engine,
     find_node,
@@ -342,7 +343,7 @@ class ReadTile:
     """The statistics of one tile, or of all elements of missing chunks."""
 
     array: BoundArray
-    box: boxes.Box | None
+    box: tiles.Box | None
     options: Counting
     size: int
     chunks: int  # inner chunks if sharded
@@ -360,9 +361,9 @@ class ReadTile:
         return StatsReport({found.path: found})
 
 
-def chunks_in(array: BoundArray, box: boxes.Box) -> int:
+def chunks_in(array: BoundArray, box: tiles.Box) -> int:
     """Return the number of chunks in a box of whole chunks; inner chunks if sharded."""
-    pairs = zip(boxes.chunk_axes(array), box, strict=True)
+    pairs = zip(tiles.chunk_axes(array), box, strict=True)
     return math.prod(Cuts(axis, 1, side.start, side.stop).chunks for axis, side in pairs)
 
 
@@ -381,7 +382,7 @@ class Stats(StatsOptions, Job[StatsReport]):
         options = Counting(self.bins, self.range, self.skip_fill)
         store, path = resolve_store_path(self.source, self.path, "r", self.storage_options)
         start, node = find_node(store, path, use_consolidated=None)
-        nbytes = min(boxes.TILE_BYTES, memory_of(self.memory, tasks_at_once) // COPIES)
+        nbytes = min(tiles.TILE_BYTES, memory_of(self.memory, tasks_at_once) // COPIES)
         outcome = StatsReport()
         work: list[tuple[BoundArray, Boxes]] = []
         for location, model in walk_nodes(start, node):
@@ -390,16 +391,16 @@ class Stats(StatsOptions, Job[StatsReport]):
             elif isinstance(model, ArrayModel):
                 try:
                     array = bound_array(Array.at(location, model))
-                    work.append((array, boxes.tiling(array, nbytes)))
+                    work.append((array, tiles.tiling(array, nbytes)))
                     found = ArrayStats.of(array, options)
                 except OmnizarrError as e:
                     outcome.errors[paths.show(location.path)] = str(e)
                     continue
                 outcome.arrays[found.path] = found
-        sizes = [cut.largest * boxes.item_bytes(array.dtype) for array, cut in work]
+        sizes = [cut.largest * tiles.item_bytes(array.dtype) for array, cut in work]
         names = [paths.show(array.path) for array, _ in work]
         models = tuple(repr(array.model.with_(attributes={})) for array, _ in work)
-        total = sum(math.prod(a.model.shape) * boxes.item_bytes(a.dtype) for a, _ in work)
+        total = sum(math.prod(a.model.shape) * tiles.item_bytes(a.dtype) for a, _ in work)
         count = sum(cut.count + 1 for _, cut in work)
         lines = [
             f"{name}: {cut.count} tiles of {size} bytes"
@@ -417,14 +418,14 @@ class Stats(StatsOptions, Job[StatsReport]):
 
 def _tasks(work: list[tuple[BoundArray, Boxes]], options: Counting) -> Iterator[Task[StatsReport]]:
     for array, cut in work:
-        item = boxes.item_bytes(array.dtype)
+        item = tiles.item_bytes(array.dtype)
         size, chunks = math.prod(array.model.shape), math.prod(chunk_counts(array))
-        listed = boxes.stored_numbers(array) if cut.axes == array.grid.axes else None
-        for box in boxes.tiles(cut, listed):
+        listed = tiles.stored_numbers(array) if cut.axes == array.grid.axes else None
+        for box in tiles.tiles(cut, listed):
             inside, count = chunks_in(array, box), boxes.box_size(box)
             size, chunks = size - count, chunks - inside
             task = ReadTile(array, box, options, count, inside)
-            id = task_id(array.path, boxes.corners(box))
+            id = task_id(array.path, tiles.corners(box))
             yield Task(id, task, count * item, paths.show(array.path))
         if chunks:
             # The id is the array's, so that a resumed job counts them once.

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 from omnizarr import config, consolidate_metadata, registry
 from omnizarr.bulk.adaptation import Options, adapt_array, consolidated_groups, other_fill_note
-from omnizarr.bulk.boxes import corners
 from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch
 from omnizarr.bulk.journal import Task, in_batches, task_id
 from omnizarr.bulk.options import RechunkArguments, RechunkOptions, takes
@@ -25,6 +24,7 @@ from omnizarr.bulk.rechunk import rules, tasks
 from omnizarr.bulk.rechunk.plan import Passes, plan_passes, usable_memory
 from omnizarr.bulk.rechunk.tasks import RechunkReport
 from omnizarr.bulk.source_keys import source_state
+from omnizarr.bulk.tiles import corners
 from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound, OmnizarrError, StoreError
 from omnizarr.extension import (
     INTERMEDIATE,

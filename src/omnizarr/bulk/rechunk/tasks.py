@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
-from omnizarr.bulk.boxes import chunk_axes, show_box, stored_axes
 from omnizarr.bulk.journal import Outcome
 from omnizarr.bulk.rechunk.plan import Chunking, Passes
+from omnizarr.bulk.tiles import chunk_axes, show_box, stored_axes
 from omnizarr.extension import (
     ArrayModel,
     BoundArray,

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import registry
-from omnizarr.bulk.boxes import Box
+from omnizarr.bulk.tiles import Box
 from omnizarr.bulk.transfer import Source
 from omnizarr.errors import CannotExpress, InvalidArgument, MissingModule, NodeNotFound, known_names
 from omnizarr.extension import DEFAULT_FILL, Patterns

@@ -24,11 +24,11 @@ import numpy as np
 
 from omnizarr import Array, Group, config, registry
 from omnizarr import open as open_zarr
-from omnizarr.bulk.boxes import item_bytes
 from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import SOURCE, MemoryOptions, RunOptions, option, takes, told
 from omnizarr.bulk.output import Output
+from omnizarr.bulk.tiles import item_bytes
 from omnizarr.bulk.transfer import Filled, check_cast, check_sign
 from omnizarr.errors import (
     CannotExpress,

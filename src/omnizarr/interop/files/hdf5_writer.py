@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array
-from omnizarr.bulk.boxes import chunk_axes, corners, item_bytes
 from omnizarr.bulk.journal import Task, task_id
+from omnizarr.bulk.tiles import chunk_axes, corners, item_bytes
 from omnizarr.bulk.transfer import COPIES, Filled, cast, items_for
 from omnizarr.conventions.cf.packing import FILL, NAMES, Packing, as_number, decode_fill
 from omnizarr.conventions.cf.variable import fill_is_missing

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from omnizarr import config
-from omnizarr.bulk.boxes import item_bytes
 from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, memory_of, run
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import MemoryOptions, RunOptions, option, told
+from omnizarr.bulk.tiles import item_bytes
 from omnizarr.bulk.transfer import (
     Filled,
     check_cast,

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import Array, Group
-from omnizarr.bulk.boxes import chunk_axes
 from omnizarr.bulk.journal import Task, task_id
+from omnizarr.bulk.tiles import chunk_axes
 from omnizarr.bulk.transfer import COPIES, Filled, cast
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.map import open as open_map

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from omnizarr import Array, Group, View
 from omnizarr import open as open_node
-from omnizarr.bulk.boxes import Box, chunk_axes
+from omnizarr.bulk.tiles import Box, chunk_axes
 from omnizarr.conventions.cf.packing import MISSING, as_numbers, decode_fill
 from omnizarr.conventions.cf.variable import fill_is_missing, is_scalar
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, OmnizarrError, WrongNode

@@ -15,7 +15,7 @@ from xarray import conventions
 
 from omnizarr import Array, Group, consolidate_metadata
 from omnizarr import open as open_zarr
-from omnizarr.bulk.boxes import Box, stored_axes
+from omnizarr.bulk.tiles import Box, stored_axes
 from omnizarr.conventions.cf.variable import fill_is_missing, is_scalar
 from omnizarr.errors import (
     CannotExpress,

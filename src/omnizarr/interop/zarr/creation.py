@@ -15,7 +15,7 @@ import numpy as np
 
 import omnizarr
 from omnizarr import Array, errors
-from omnizarr.bulk.boxes import item_bytes, stored_axes
+from omnizarr.bulk.tiles import item_bytes, stored_axes
 from omnizarr.errors import InvalidArgument, InvalidMetadata
 from omnizarr.extension import (
     NAMES,

@@ -43,9 +43,6 @@ def item_bytes(dtype: Any) -> int:
     return TEXT_BYTES if found.hasobject or found.kind == "T" else max(1, found.itemsize)
 
 
-box_size = boxes.box_size  # the number of elements
-
-
 def show_box(name: str, box: Box) -> str:
     """Return a box of an array as text for messages, as in ``/a[0:4, 2:9]``."""
     return f"{name}[{', '.join(f'{side.start}:{side.stop}' for side in box)}]" if box else name

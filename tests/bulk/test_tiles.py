@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.bulk.boxes import chunk_axes, item_bytes, stored_axes
+from omnizarr.bulk.tiles import chunk_axes, item_bytes, stored_axes
 from omnizarr.extension import RegularAxis
 
 
