@@ -596,3 +596,23 @@ def test_overwriting_an_interrupted_copy_leaves_nothing_of_it(tmp_path: Path) ->
     to.set(f"{JOURNAL}/{mark.attempt}/1-00", b"{}")
     oz.copy(tmp_path / "a", to, overwrite=True)
     assert not [key for key in stores.list_prefix(to, "") if OURS in key]
+
+
+def test_an_update_of_an_array_at_the_root_erases_its_chunks_only() -> None:
+    source = oz.create_array({}, data=np.arange(6), chunks=2, fill_value=7)
+    target: dict[str, bytes] = {}
+    oz.copy(source.store, target)
+    target |= {"README.txt": b"mine", "c/notes.txt": b"mine"}
+    source[2:4] = 7
+    assert source.nchunks_initialized == 2
+    found = oz.copy(source.store, target, update=True)
+    assert found.erased == 1
+    assert sorted(target) == ["README.txt", "c/0", "c/2", "c/notes.txt", "zarr.json"]
+
+
+def test_a_dry_run_counts_each_document_that_it_would_erase_once() -> None:
+    source, target = oz.create_group({}), oz.create_group({})
+    target.create_array("a", data=np.arange(2), chunks=1)
+    for dry_run in (True, False):
+        job = jobs.Copy(source.store, target.store, update=True, delete=True, dry_run=dry_run)
+        assert oz.run(job).erased == 2

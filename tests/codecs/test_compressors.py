@@ -13,7 +13,7 @@ import pytest
 
 from omnizarr.codecs import compressors
 from omnizarr.codecs.blosc import Blosc
-from omnizarr.codecs.compressors import Crc32c, Gzip, Zlib, Zstd
+from omnizarr.codecs.compressors import Bz2, Crc32c, Gzip, Lzma, Zlib, Zstd
 
 
 def test_checksums_agree_with_the_rfc() -> None:
@@ -88,3 +88,9 @@ def test_blosc_works_without_functions_that_numcodecs_dropped() -> None:
         "import omnizarr.codecs.blosc\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("codec", [Bz2(), Lzma()])
+def test_bytes_after_a_stream_are_ignored_where_writers_pad_it(codec: Any) -> None:
+    encoded = bytes(codec.encode(b"q" * 100))
+    assert bytes(codec.decode(encoded + bytes(4), 100)) == b"q" * 100

@@ -94,6 +94,9 @@ def test_the_store_of_a_registered_scheme_may_be_minimal() -> None:
     assert omnizarr.open("minimal-store://x")[4:].tolist() == [4, 5]
     with pytest.raises(omnizarr.ReadOnly):
         resolve("minimal-store://x", read_only=True).set("a", b"b")
+    omnizarr.register("store", "minimal-store", lambda url, read_only: "s3://x/y", replace=True)
+    with pytest.raises(StoreError, match="its function gave 's3://x/y'"):
+        resolve("minimal-store://x")
 
 
 @pytest.mark.parametrize(

@@ -446,11 +446,11 @@ def check_still_listed(start: Location, kept: Format) -> None:
 
 
 def store_metadata(store: Store, documents: Mapping[str, bytes]) -> None:
-    """Store metadata, all or none, the innermost first and the root's last."""
+    """Store metadata, all or none, the root's last; in each node, what makes it one last."""
     done: list[str] = []
     try:
-        ordered = sorted(documents, key=lambda key: (-key.count("/"), key))
-        for _, keys in itertools.groupby(ordered, key=lambda key: key.count("/")):
+        ordered = sorted(documents, key=lambda key: (_erasing_order(key), key))
+        for _, keys in itertools.groupby(ordered, key=_erasing_order):
             some = [*keys]
             done += some
             stores.set_many(store, [(key, documents[key]) for key in some])

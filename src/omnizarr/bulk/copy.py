@@ -8,6 +8,7 @@ chunks. A marker in the destination says that it is incomplete until then.
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,7 +48,9 @@ from omnizarr.extension import (
 )
 
 BATCH_BYTES = 2**26  # of the values of one task, unless one value is larger
+_CHUNK = re.compile(r"c?[\d.]*\d|c")  # the last part of its key, in every format
 UNKNOWN = 16  # keys of one task, where a store does not list sizes
+ERASURES = 64  # tasks that erase keys, at most
 LISTED = 200_000  # keys that are listed ahead, to know how much there is to do
 KEPT = 500_000  # entries of a listing of the destination that are kept in memory
 COMPARED = {
@@ -283,7 +286,8 @@ class Copying:
             lines.append(f"values are compared by {COMPARED[self.job.compare]}")
         if self.selection is not None:
             lines.append("only what the patterns choose; consolidated metadata are written anew")
-        return Plan(self.operation, self.digest, phases, Copied(), output, lines, self.room)
+        memory = memory_of(self.job.memory, 1)
+        return Plan(self.operation, self.digest, phases, Copied(), output, lines, memory)
 
     # Tasks
 
@@ -361,14 +365,20 @@ class Copying:
         yield Task(_batch_id(ordered), partial(copy_and_erase, *given), 0, "metadata")
 
     def _erase_tasks(self) -> Iterator[Task[Copied]]:
-        given = (), self.output.chunk_store, tuple(self._extra()), self.job.dry_run
-        yield Task(task_id("erase"), partial(copy_and_erase, *given))
+        """Yield tasks whose ids stay the same while other parts of the job erase keys."""
+        tasks: dict[int, list[str]] = {}
+        for key in itertools.filterfalse(_is_document, self._extra()):  # those are erased
+            tasks.setdefault(_key_id(key) % ERASURES, []).append(key)
+        for number, keys in tasks.items():
+            given = (), self.output.chunk_store, tuple(keys), self.job.dry_run
+            yield Task(task_id("erase", number), partial(copy_and_erase, *given))
 
     def _extra(self) -> Iterator[str]:
         """Yield the keys to erase: the source does not have them.
 
-        A chunk that an array no longer has is a change of its values: it is erased even if other
-        keys stay.
+        A chunk that an array no longer has is a change of its values: what is in an array's folder
+        is erased even if other keys stay. Beside the chunks of an array at the root may be
+        anything, so that only what looks like a chunk is erased there.
         """
         if not self.erases:
             return iter(())
@@ -379,8 +389,9 @@ class Copying:
             name = key[len(prefix) :]
             if is_ours(key) or _key_id(name) in seen:
                 return False
-            inside = not self.arrays.isdisjoint(prefixes_of(name))
-            return self.job.delete or (inside and self._is_chosen(name))
+            array = next((each for each in prefixes_of(name) if each in self.arrays), None)
+            is_chunk = array or (array == "" and _CHUNK.fullmatch(paths.name(name)))
+            return self.job.delete or bool(is_chunk and self._is_chosen(name))
 
         return iter([key for key in stores.list_prefix(self.store, prefix) if is_extra(key)])
 

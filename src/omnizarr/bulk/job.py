@@ -281,13 +281,17 @@ class _Run(Generic[O]):
                 f"{here!r} can be used by one process only; leave `on` out to run the job on"
                 " threads, or use another store"
             )
-        with publication.locked_destination(
-            *output.place, self.plan.operation, self.part
-        ) as self.check:
-            total = self._write(output, resume)
-        flush = getattr(output.store, "flush", None)
-        if flush is not None:  # a ZIP file is complete when its directory is written
-            flush()
+        flush = getattr(output.store, "flush", lambda: None)
+        try:
+            with publication.locked_destination(
+                *output.place, self.plan.operation, self.part
+            ) as self.check:
+                total = self._write(output, resume)
+        except BaseException:
+            with suppress(OmnizarrError):  # the first error is the one to raise
+                flush()
+            raise
+        flush()  # a ZIP file is complete when its directory is written
         return total
 
     def _read(self, begun: bool) -> O:

@@ -325,6 +325,9 @@ class SeveralNodes(ChangeOutput):
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Begin to write all nodes, except nodes that an interrupted job has completed."""
+        for output in self.outputs.values() if not (resume or shared) else ():
+            if not output.overwrite:
+                check_new(output.location, False)  # before anything is marked
         state = super().begin(resume, shared)
         if state == "finished":
             self._end()

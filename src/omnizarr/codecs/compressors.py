@@ -62,7 +62,10 @@ class _Deflate(BytesBytesCodec):
             if len(out) == size and bytes(data[-len(trailer) :]) == trailer:
                 return out
         return _decompress(
-            lambda: zlib.decompressobj(self.window), data, size, self.window == _GZIP
+            lambda: zlib.decompressobj(self.window),
+            data,
+            size,
+            "read" if self.window == _GZIP else "refused",
         )
 
 
@@ -133,9 +136,12 @@ class Zlib(_Deflate):
 
 
 def _decompress(
-    make: Callable[[], Any], data: Buffer, size: int | None, several: bool = False
+    make: Callable[[], Any], data: Buffer, size: int | None, after: str = "ignored"
 ) -> bytes:
-    """Return the bytes of a stream, or of `several`; raise if they are more than allowed."""
+    """Return the bytes of a stream; raise if they are more than allowed.
+
+    What follows its end is ignored, refused, or read as another stream.
+    """
     limit, rest = limit_of(size), bytes(data)
     out, room = list[bytes](), limit + 1
     while rest or not out:
@@ -146,8 +152,8 @@ def _decompress(
             raise ValueError(f"it decompresses to more than the {limit} bytes expected")
         if not decoder.eof:
             raise ValueError("the compressed data are truncated")
-        rest = decoder.unused_data
-        if rest and not several:
+        rest = decoder.unused_data if after != "ignored" else b""
+        if rest and after == "refused":
             raise ValueError(f"{len(rest)} bytes follow the end of the compressed data")
     return b"".join(out)
 
@@ -178,7 +184,7 @@ class Bz2(BytesBytesCodec):
         return bz2.compress(data, self.level)
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
-        return _decompress(bz2.BZ2Decompressor, data, size, several=True)
+        return _decompress(bz2.BZ2Decompressor, data, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +219,7 @@ class Lzma(BytesBytesCodec):
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         filters: Any = self.filters if self.format == lzma.FORMAT_RAW else None
-        return _decompress(
-            lambda: lzma.LZMADecompressor(self.format, filters=filters), data, size, several=True
-        )
+        return _decompress(lambda: lzma.LZMADecompressor(self.format, filters=filters), data, size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,10 @@ class Attributes(MutableMapping[str, Any]):
         given = () if default is _MISSING else (default,)
         return self._write(lambda attributes: attributes.pop(name, *given))
 
+    def popitem(self) -> tuple[str, Any]:
+        """Remove an attribute and return its name and value."""
+        return self._write(lambda attributes: attributes.popitem())
+
     def clear(self) -> None:
         """Remove all attributes with one write."""
         self._write(lambda attributes: attributes.clear())

@@ -152,7 +152,9 @@ class DirectoryStage(Stage):
 
     def _apply(self, plan: Plan, old: Extent | None = None) -> None:
         path = plan.get("exchanged")
-        if path and exchange(os.path.join(self._folder, "new", path), self.root + path):
+        # It is there unless a killed writer has moved it away, since its disk cannot exchange.
+        there = bool(path) and os.path.lexists(self.root + str(path))
+        if there and exchange(os.path.join(self._folder, "new", str(path)), self.root + str(path)):
             return
         for path in plan["old"]:
             with contextlib.suppress(FileNotFoundError):  # another writer was faster

@@ -180,7 +180,7 @@ class Publication:
                 self.store.set(self.key, replace(self.mark, finished=True).write())
 
     def clear(self) -> None:
-        """Erase all that is left, the marker last."""
+        """Erase all that is left: the marker last, or first if a stage is unfinished."""
         if self.stage is not None:
             self.stage.discard()
         else:
@@ -215,7 +215,7 @@ def find(
 ) -> Publication | None:
     """Return the publication of an interrupted plan, or of one that other processes have begun.
 
-    A replacement in which it was killed is completed, or undone. `staged` is the result of
+    A replacement in which it was killed is completed. `staged` is the result of
     `find_staged`, where several plans are looked for.
     """
     if resume:

@@ -470,4 +470,9 @@ def _generation(validator: str | None) -> str | None:
 
 def _retry_after(response: Any) -> float:
     text = response.headers.get("Retry-After", "").strip()
-    return float(text) if text.isdigit() else 0.0  # servers hardly ever send a date
+    try:
+        if text.isdecimal():
+            return float(text)
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return 0.0

@@ -125,6 +125,8 @@ def _resolve(where: Any, read_only: bool, storage_options: Mapping[str, Any] | N
             raise StoreError(
                 f"cannot open {redact_url(where)!r}, whose function gets {given}: {e}"
             ) from e
+        if isinstance(made, (str, os.PathLike, type(None))):
+            raise StoreError(f"cannot open {redact_url(where)!r}: its function gave {made!r}")
         where = made  # may be as simple as a store that is given directly
     if isinstance(where, (str, os.PathLike)):
         return LocalStore(os.fspath(where), read_only=read_only)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tracemalloc
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,15 @@ def contents(store: ZipStore) -> dict[str, bytes | None]:
 # Odd, but right
 
 
+def test_bytes_in_front_of_an_archive_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(b"#!/bin/sh\n" * 30 + archive(VALUES))
+    assert contents(ZipStore(tmp_path / "x.zip")) == VALUES
+    assert contents(of(b"#!/bin/sh\n" * 30 + archive(VALUES))) == VALUES
+    with ZipStore(tmp_path / "x.zip", mode="a") as store:
+        store.set("d", b"new")
+    assert read_back(tmp_path / "x.zip") == {**VALUES, "d": b"new"}
+
+
 def test_bytes_behind_an_archive_do_no_harm(tmp_path: Path) -> None:
     (tmp_path / "x.zip").write_bytes(archive(VALUES) + b"\n\0trailing")
     assert contents(ZipStore(tmp_path / "x.zip")) == VALUES
@@ -69,8 +79,19 @@ def test_names_that_lead_outside_are_no_keys(tmp_path: Path) -> None:
 
 
 def test_names_in_other_encodings_are_read() -> None:
-    data = archive({"e": b"1"}).replace(b"e", "é".encode("cp437"))
-    assert contents(of(data)) == {"é": b"1"}
+    raw = "é".encode("cp437")
+    unicode = struct.pack("<BI", 1, zlib.crc32(raw)) + "Ω".encode()
+    field = struct.pack("<2H", 0x7075, len(unicode)) + unicode
+    for extra, name in ((b"", "é"), (field, "Ω")):
+        local = struct.pack("<4s5H3I2H", b"PK\3\4", 20, 0, 0, 0, 0, zlib.crc32(b"1"), 1, 1, 1, 0)
+        central = struct.pack(
+            "<4s6H3I5H2I",
+            *(b"PK\1\2", 20, 20, 0, 0, 0, 0, zlib.crc32(b"1"), 1, 1, 1, len(extra), 0, 0, 0, 0, 0),
+        )
+        head = local + raw + b"1"
+        directory = central + raw + extra
+        end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 1, 1, len(directory), len(head), 0)
+        assert contents(of(head + directory + end)) == {name: b"1"}
 
 
 def test_sizes_behind_the_data_are_read_and_compacted(tmp_path: Path) -> None:

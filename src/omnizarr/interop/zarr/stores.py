@@ -42,7 +42,7 @@ except ImportError as e:
 # Our stores by those of zarr-python; what they have in common (locks, caches) is kept that way.
 _adapted: weakref.WeakKeyDictionary[Any, Store] = weakref.WeakKeyDictionary()
 # Those of memory, by the identity of their dictionary, which they keep; and if they are read-only.
-_in_memory: weakref.WeakValueDictionary[tuple[int, bool], Store] = weakref.WeakValueDictionary()
+_in_memory = weakref.WeakValueDictionary[tuple[int, bool, bool], Store]()
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def adapt(store: Any) -> Store:
 
 def _memory(values: Any, read_only: bool, as_bytes: bool) -> Store:
     """Return our store for a dictionary, the same each time."""
-    key = id(values), read_only
+    key = id(values), read_only, as_bytes
     found = _in_memory.get(key)
     if found is None:
         found = _in_memory[key] = MemoryStore(BufferMapping(values, as_bytes), read_only=read_only)

@@ -226,8 +226,11 @@ class Bucket:
     name: str
     config: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
     client_options: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
-    access: Access = "credentials"
-    chosen: bool = True  # the user chose the access, so no other is tried
+    # Both may change with a request.
+    access: Access = field(default="credentials", hash=False)
+    chosen: bool = field(
+        default=True, hash=False
+    )  # the user chose the access, so no other is tried
 
     @classmethod
     def from_url(cls, url: str, options: dict[str, Any], retry: Retry) -> tuple[Bucket, str]:
@@ -315,6 +318,8 @@ class Bucket:
     def endpoint(self) -> str:
         """The server that has the bucket, or the account; empty for the cloud's own."""
         stated = self.config.get("endpoint") or self.config.get("base_url")
+        if stated is None and self.kind == "s3":  # of an object of obstore
+            stated = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         if stated is None and self.kind == "az":
             stated = f"https://{self.config.get('account_name', '')}.blob.core.windows.net"
         return str(stated or "")

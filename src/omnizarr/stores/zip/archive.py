@@ -134,12 +134,15 @@ def load(path: str, file: FileBytes) -> Directory:
     """Return the directory of a file; recover entries, with a warning, if its writer was killed."""
     size = file.size()
     found = _directory_before(size, path, file)
-    if found is not None:
+    if found is not None and not (found.shift and file.read(0, 4) == records.LOCAL):
         return found
+    # It may be the directory of an archive that is the last value of this one.
     last = _last_directory(path, file, size)
     end = last.end if last else 0
     mark = records.session_mark(file.read(end, _HEADER))
     if mark is None or not mark[1]:
+        if found is not None:
+            return found
         if last is not None and file.read(end, 4) != records.LOCAL:
             return last  # something else was put behind an archive
         raise StoreError(
@@ -164,7 +167,7 @@ def load(path: str, file: FileBytes) -> Directory:
         f"{path!r} was not closed: its writer was stopped, or is still writing;"
         f" {len(entries)} entries are complete and were recovered",
     )
-    return Directory(entries, end, last.comment if last else b"", is_complete=False)
+    return Directory(entries, end, 0, last.comment if last else b"", is_complete=False)
 
 
 def _directory_before(end: int, path: str, file: FileBytes) -> Directory | None:
@@ -185,7 +188,7 @@ def _last_directory(path: str, file: FileBytes, size: int) -> Directory | None:
             end = start + at + records.END_SIZE + comment
             with contextlib.suppress(StoreError):
                 found = _directory_before(end, path, file)
-                if found is not None and end <= size:
+                if found is not None and found.shift == 0 and end <= size:
                     return found
             at = block.rfind(records.END, 0, at)
     return None
@@ -250,7 +253,7 @@ class Archive:
         try:
             if mode == "w":
                 os.ftruncate(file.descriptor, 0)
-            empty = Directory({}, 0, b"", is_complete=False)
+            empty = Directory({}, 0, 0, b"", is_complete=False)
             found = load(self.path, file) if file.size() else empty
         except BaseException:
             file.close()  # else it would be locked as long as the error is referenced

@@ -34,8 +34,8 @@ TAIL = END_SIZE + 0xFFFF + _LOCATOR_64.size + _END_64.size  # all that may follo
 _DATE = 0x21  # 1 January 1980: the same content gives the same archive
 _MADE_BY = (3 << 8) | 45  # a Unix file of version 4.5, the first with ZIP64
 _MODE = 0o100644 << 16
-# Extra fields: ZIP64 numbers; the mark of a writer that has not finished.
-_ZIP64, _SESSION = 0x1, 0x7A4F
+# Extra fields: ZIP64 numbers; a UTF-8 name; the mark of a writer that has not finished.
+_ZIP64, _NAME, _SESSION = 0x1, 0x7075, 0x7A4F
 
 
 class ZipEntry(NamedTuple):
@@ -48,6 +48,7 @@ class ZipEntry(NamedTuple):
     packed: int
     size: int
     offset: int  # of the local header
+    extra: bytes = b""  # fields of other writers in the directory, kept as they are
 
     def __str__(self) -> str:
         return repr(self.name.decode("utf-8", "replace"))
@@ -58,6 +59,7 @@ class Directory(NamedTuple):
 
     entries: dict[str, ZipEntry]
     end: int  # the first byte after the archive
+    shift: int  # bytes in front of the archive
     comment: bytes
     is_complete: bool = True  # else entries were recovered, and a directory has to be written
 
@@ -67,8 +69,8 @@ def read_directory(
 ) -> Directory | None:
     """Return the directory that ends with `tail`, the last bytes; None if there is none.
 
-    None also if its archive does not begin at 0: it may be one inside an archive that was cut off.
-    That cannot be known if `size` is None. `read(start, length)` may return less than requested.
+    `size` may be unknown if nothing is in front of the archive. `read(start, length)` may return
+    less than requested.
     """
     at = tail.rfind(END)
     while at >= 0:
@@ -92,18 +94,19 @@ def read_directory(
     if disk or first_disk:
         raise StoreError(f"{where} is one part of an archive in several files; join them first")
     shift = 0 if size is None else size - len(tail) + before - length - start
-    if shift > 0:
-        return None
     if shift < 0:
         raise StoreError(f"{where}: a directory of {length} bytes at {start} is not possible")
-    data = tail[before - length : before] if length <= before else read(start, length)
+    data = tail[before - length : before] if length <= before else read(start + shift, length)
     if len(data) != length:
         raise StoreError(f"{where}: {len(data)} of the {length} bytes of its directory are there")
-    end = start + length + (len(tail) - before)
-    return Directory(_read_entries(where, data, count, start), end, tail[at + END_SIZE :])
+    end = start + shift + length + (len(tail) - before)
+    entries = _read_entries(where, data, count, start, shift)
+    return Directory(entries, end, shift, tail[at + END_SIZE :])
 
 
-def _read_entries(where: str, data: bytes, count: int, start: int) -> dict[str, ZipEntry]:
+def _read_entries(
+    where: str, data: bytes, count: int, start: int, shift: int
+) -> dict[str, ZipEntry]:
     entries: dict[str, ZipEntry] = {}
     at = number = 0
     while at + _CENTRAL.size <= len(data):
@@ -122,8 +125,9 @@ def _read_entries(where: str, data: bytes, count: int, start: int) -> dict[str, 
             size, packed, offset = _wide(where, extra, size, packed, offset)
         if disk not in (0, 0xFFFF) or offset + LOCAL_SIZE + n + packed > start:
             raise StoreError(f"{where}: entry {name!r} is outside of the archive")
-        entry = ZipEntry(name, flags, method, crc, packed, size, offset)
-        entries[_text(name, flags)] = entry
+        kept = b"".join(struct.pack("<2H", k, len(f)) + f for k, f in _extras(extra) if k != _ZIP64)
+        entry = ZipEntry(name, flags, method, crc, packed, size, offset + shift, kept)
+        entries[_text(name, flags, extra)] = entry
     if at != len(data) or number & 0xFFFF != count & 0xFFFF:
         raise StoreError(f"{where}: the directory is damaged after {number} of {count} entries")
     return entries
@@ -131,12 +135,7 @@ def _read_entries(where: str, data: bytes, count: int, start: int) -> dict[str, 
 
 def _wide(where: str, extra: bytes, *numbers: int) -> list[int]:
     """Return the numbers; 0xFFFFFFFF stands for the next number of the ZIP64 field."""
-    field, at = b"", 0
-    while at + 4 <= len(extra):
-        kind, length = struct.unpack_from("<2H", extra, at)
-        if kind == _ZIP64:
-            field = extra[at + 4 : at + 4 + length]
-        at += 4 + length
+    field = dict(_extras(extra)).get(_ZIP64, b"")
     wide = list(struct.unpack(f"<{len(field) // 8}Q", field[: len(field) // 8 * 8]))
     try:
         return [wide.pop(0) if number == 0xFFFFFFFF else number for number in numbers]
@@ -144,8 +143,19 @@ def _wide(where: str, extra: bytes, *numbers: int) -> list[int]:
         raise StoreError(f"{where}: a ZIP64 field is too short") from None
 
 
-def _text(name: bytes, flags: int) -> str:
+def _extras(extra: bytes) -> Iterable[tuple[int, bytes]]:
+    at = 0
+    while at + 4 <= len(extra):
+        kind, length = struct.unpack_from("<2H", extra, at)
+        yield kind, extra[at + 4 : at + 4 + length]
+        at += 4 + length
+
+
+def _text(name: bytes, flags: int, extra: bytes) -> str:
     if not flags & _UTF8 and not name.isascii():
+        for kind, field in _extras(extra):
+            if kind == _NAME and field[1:5] == struct.pack("<I", zlib.crc32(name)):
+                return field[5:].decode("utf-8", "surrogateescape")
         return name.decode("cp437")
     return name.decode("utf-8", "surrogateescape")
 
@@ -239,7 +249,7 @@ def read_local(header: bytes, offset: int) -> tuple[str, ZipEntry, int] | None:
     if 0xFFFFFFFF in (packed, size):
         size, packed = _wide("local header", extra, size, packed)
     entry = ZipEntry(name, flags, method, crc, packed, size, offset)
-    return _text(name, flags), entry, length
+    return _text(name, flags, extra), entry, length
 
 
 def write_directory(
@@ -266,6 +276,7 @@ def _central(entry: ZipEntry, wide: bool) -> bytes:
     large = [n for n in numbers if wide or n >= 0xFFFFFFFF]
     size, packed, offset = (0xFFFFFFFF if wide or n >= 0xFFFFFFFF else n for n in numbers)
     extra = struct.pack(f"<2H{len(large)}Q", _ZIP64, 8 * len(large), *large) if large else b""
+    extra += entry.extra
     fields = (entry.flags, entry.method, 0, _DATE, entry.crc, packed, size)
     lengths = (len(entry.name), len(extra), 0, 0, 0)
     needs = 45 if large else 20

@@ -43,7 +43,7 @@ from omnizarr.stores.zip.archive import (
     open_file,
     writing,
 )
-from omnizarr.stores.zip.records import DEFLATED, STORED, TAIL, ZipEntry, read_directory
+from omnizarr.stores.zip.records import DEFLATED, LOCAL, STORED, TAIL, ZipEntry, read_directory
 
 Mode: TypeAlias = Literal["r", "a", "r+", "w", "w-", "x"]
 
@@ -152,7 +152,7 @@ class ZipStore(ListedStore):
         source = StoreBytes(self.inner, self.path)
         size = len(tail) if len(tail) < TAIL else None
         found = read_directory(repr(self), size, lambda *span: source.read_many([span])[0], tail)
-        if found is None:
+        if found is None or (found.shift and tail.startswith(LOCAL)):
             raise StoreError(f"{self!r} is not a ZIP archive, or has lost its end")
         return source, found.entries
 
