@@ -134,8 +134,6 @@ def test_consolidated_metadata_are_read_as_the_nodes_that_were_written(
     found = {path: consolidated.node(format, path, entry) for path, entry in entries.items()}
     assert {**nodes, **found} == nodes
     assert found.keys() | {""} == nodes.keys()
-    without = consolidated.dropped(format, text, key)
-    assert without is None or consolidated.read_valid(format, without, key) is None
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -140,6 +141,18 @@ def test_sizes_are_left_out_where_they_are_not_known() -> None:
     assert texts.info["fill value"] == "''"
     assert texts.info["chunks"] == "(1,); 1 in a grid of (1,)"
     assert "size in memory" not in texts.info
+
+
+def test_long_values_are_wrapped_at_the_width_of_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = oz.create_array(None, shape=(100, 100), chunks=(10, 10)).info
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = str(found).splitlines()
+    assert len(lines) > len(found)
+    assert max(map(len, lines)) <= 60
+    monkeypatch.setenv("COLUMNS", "24")  # too narrow for columns
+    assert len(str(found).splitlines()) == len(found)
 
 
 def test_long_names_are_wrapped_and_trees_are_escaped() -> None:

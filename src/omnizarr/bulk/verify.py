@@ -59,6 +59,7 @@ from omnizarr.extension import (
     marker,
     missing_chunk_keys,
     paths,
+    publication,
     resolve_store_path,
     stores,
     traits,
@@ -453,7 +454,9 @@ class KeyListing:
             message = f"is left of {mark}, which is complete; see omnizarr repair"
             self._report(path, key, message, "leftover")
             return
-        message = f"the node {mark.effect}: {mark} was interrupted, or is still writing"
+        half = mark.keeps_node and publication.replaced(self.start.store, path) is not None
+        state = "or one below may be absent" if half else mark.effect
+        message = f"the node {state}: {mark} was interrupted, or is still writing"
         if mark.keeps_node:
             self._report(path, key, message, "leftover")
         else:

@@ -131,6 +131,9 @@ REPLACEMENT = _local(1000, 0.01, 0.01)  # of a node, by a writer that is at work
 EMFILE = (errno.EMFILE, errno.ENFILE)
 
 
+RETRY_OPTIONS = ("retry", *(f.name for f in fields(Retry)))
+
+
 def take_retry(options: dict[str, Any]) -> Retry:
     """Return the policy that storage options ask for, and remove its options from them."""
     given = options.pop("retry", None)

@@ -442,10 +442,10 @@ def _split(data: bytes) -> tuple[tuple[int, ...] | None, bytes, bytes]:
     (_, start, end), (_, begin, stop) = found["shape"], found["attributes"]
     numbers = data[start + 1 : end - 1]
     try:
-        shape = [int(number) for number in numbers.split(b",")] if numbers.strip() else []
+        shape = [*map(int, numbers.split(b","))] if numbers.strip() else []
     except ValueError:
         return None, b"", b""
-    valid = len(shape) <= MAX_RANK and all(n >= 0 for n in shape) and math.prod(shape) <= MAX_LENGTH
+    valid = len(shape) <= MAX_RANK and min(shape, default=0) >= 0 and math.prod(shape) <= MAX_LENGTH
     if data[start : start + 1] != b"[" or data[begin : begin + 1] != b"{" or not valid:
         return None, b"", b""
     zeros = b"[%b]" % b",".join([b"0"] * len(shape))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
+import textwrap
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,7 +52,14 @@ class Info(dict[str, str]):
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
-        return "\n".join(f"{name:<{width}} : {value}" for name, value in self.items())
+        room = shutil.get_terminal_size((0, 0)).columns - width - 3
+        lines = []
+        for name, value in self.items():
+            if len(value) > room >= 20:  # else there is no terminal, or it is very narrow
+                parts = textwrap.wrap(value, room, break_long_words=False, break_on_hyphens=False)
+                value = f"\n{' ' * (width + 3)}".join(parts)
+            lines.append(f"{name:<{width}} : {value}")
+        return "\n".join(lines)
 
     __str__ = __repr__
 

@@ -22,6 +22,7 @@ from omnizarr.errors import (
     Problem,
     ReadOnly,
     StoreError,
+    closest_name,
     did_you_mean,
     warn,
     warn_of_problems,
@@ -319,7 +320,7 @@ def _found_instead(store: Store, path: str) -> str:
         return f" (no {ROOT_KEYS} is there){hint}"
     keys, prefixes = stores.list_dir(store, paths.prefix(path))
     if not keys and not prefixes:
-        return f"; nothing is there at all. Is the path right?{hint}"
+        return f"; nothing is there at all. {_similar_file(store, path)}{hint}"
     names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
     some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
     return f" (no {ROOT_KEYS}; it holds: {some}){hint}"
@@ -387,6 +388,18 @@ def all_formats(store: Store) -> list[Format]:
     """Return all formats that have metadata of a node at the root of a store."""
     probe = Probe("")
     return probe.formats(stores.get_existing(store, probe.keys()), [])
+
+
+def _similar_file(store: Store, path: str) -> str:
+    """Suggest a file in the same directory with a similar name."""
+    root = None if path else stores.file_root(store)
+    if root is not None and root.parent.is_dir():
+        with suppress(OSError):  # without suffixes, which most names have in common
+            names = {Path(name).stem: name for name in os.listdir(root.parent) if name != root.name}
+            meant = closest_name(root.stem, sorted(names))
+            if meant is not None:
+                return f"Did you mean {names[meant]!r}?"
+    return "Is the path right?"
 
 
 # The first bytes of files that are often taken for Zarr, and advice.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from omnizarr._json import dumps, freeze, loads
 from omnizarr.concurrency.cache import typed_key
@@ -203,6 +203,17 @@ class NodeHandle(Generic[M]):
         return same_place and other._model == self._model
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # two handles of a changing node
+
+    if not TYPE_CHECKING:  # a misspelt name is an error for type checkers
+
+        def __getattr__(self, name: str) -> Any:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_"):
+                message += (
+                    "; nodes of omnizarr.zarr have the methods of zarr-python, and"
+                    " np.asarray(array) has NumPy's"
+                )
+            raise AttributeError(message, name=name, obj=self)
 
 
 def location_of(node: NodeHandle[Any]) -> Location:

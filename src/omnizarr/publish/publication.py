@@ -316,11 +316,17 @@ def warn_of_replacement(store: Store, listed: Iterable[str]) -> None:
         warn(found.message())
 
 
-def wait_for_replacement(store: Store) -> None:
-    """Wait a few seconds at most while a node is replaced where that is quick."""
-    for _ in REPLACEMENT.tries() if stores.has_low_latency(store) else ():
+def wait_for_replacement(store: Store) -> bool:
+    """Wait a few seconds at most while a node is replaced where that is quick; True if one was."""
+    if not stores.has_low_latency(store):
+        return False
+
+    waited = False
+    for _ in REPLACEMENT.tries():
         if not any(each.writer.is_alive and each.pending for each in interrupted(store)):
             break
+        waited = True
+    return waited
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 """Write new values out of sight and replace the old ones when all of them are complete.
 
 A `Stage` keeps new values below a prefix of the store itself and copies them key by key, or renames
-them in one transaction; `DirectoryStage` renames files. Metadata is erased first and stored last,
-so that a reader finds the old node, none, or the new one, never a mixture. A plan that is stored
-beside the staged values lets `recover` finish, or undo, what a killed writer began.
+them in one transaction; `DirectoryStage` renames files, and `MemoryStage` moves values. Metadata is
+erased first and stored last, so that a reader finds the old node, none, or the new one, never a
+mixture. A plan that is stored beside the staged values lets `recover` finish, or undo, what a
+killed writer began.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from omnizarr.model import paths
 from omnizarr.model.paths import OURS, is_ours
 from omnizarr.stores.base import ChangesKeys, ExcludesThreads, KeyChanges, ListKeys, Store
 from omnizarr.stores.leases import is_running, lease_key
+from omnizarr.stores.memory import MemoryStore
 
 JOURNAL = f"{OURS}journal__"  # in the root of a store: one prefix for each attempt of a job
 INTERMEDIATE = f"{OURS}rechunk__"  # in the root of a store: chunks between two passes of a job
@@ -276,20 +278,19 @@ class Stage:
 
     def replace(self, old: Extent, new: Extent) -> None:
         """Replace all that belongs to `old` by what is staged and belongs to `new`."""
-        with stores.changing(self.target):
-            try:
-                plan = self._make_plan(old, new) | {"path": self.path}
-                self._write(PLAN, plan)
-                self._apply(plan, old)
-            except BaseException as e:
-                is_done = False
-                with contextlib.suppress(Exception):  # else it is left for `recover`
-                    is_done = self.settle()
-                if not is_done or not isinstance(e, Exception):
-                    raise
-                return
-            if not isinstance(self.target, ChangesKeys):  # else that was part of the transaction
-                self._finish(plan)
+        try:
+            plan = self._make_plan(old, new) | {"path": self.path}
+            self._write(PLAN, plan)
+            self._apply(plan, old)
+        except BaseException as e:
+            is_done = False
+            with contextlib.suppress(Exception):  # else it is left for `recover`
+                is_done = self.settle()
+            if not is_done or not isinstance(e, Exception):
+                raise
+            return
+        if not isinstance(self.target, ChangesKeys):  # else that was part of the transaction
+            self._finish(plan)
 
     def remove(self, old: Extent) -> bool:
         """Erase all that belongs to `old` in one step; return False if that is not possible."""
@@ -474,6 +475,41 @@ class Stage:
         )
 
 
+class MemoryStage(Stage):
+    """A dictionary of its own, whose values are moved; a killed process leaves nothing."""
+
+    target: Any
+
+    def __init__(self, target: Store, path: str | None = None, name: str | None = None) -> None:
+        super().__init__(target, path, name)
+        self._staged: dict[str, bytes] = {}
+        self.store = MemoryStore(self._staged)
+
+    def check(self, old: Extent) -> None:
+        """Raise nothing: whatever is in memory can be replaced."""
+
+    def replace(self, old: Extent, new: Extent) -> None:
+        staged = [key for key in self._staged if new.has(key)]
+        staged.sort(key=lambda key: key in new.metadata)
+        with self.target.changing():
+            gone = [key for key in stores.list_prefix(self.target, "") if old.has(key)]
+            gone.sort(key=lambda key: key not in old.metadata)
+            try:
+                self._move(gone, staged)
+            except BaseException:  # an interrupt must not lose anything
+                self._move(gone, staged)
+                raise
+
+    def _move(self, gone: Iterable[str], staged: Iterable[str]) -> None:
+        for key in gone:
+            self.target.erase(key)
+        for key in staged:
+            self.target.set(key, self._staged[key])
+
+    def discard(self) -> None:
+        self._staged.clear()
+
+
 def _digests(store: Store, keys: Iterable[str]) -> list[str]:
     """Return digests of those values that exist."""
     values = (store.get(key) for key in keys)
@@ -510,6 +546,8 @@ def stage(store: Store, path: str | None = None, name: str | None = None) -> Sta
         from omnizarr.publish.directory import DirectoryStage  # noqa: PLC0415 - needs this module
 
         return DirectoryStage(store, path, name)
+    if isinstance(store, ExcludesThreads):
+        return MemoryStage(store, path, name)
     inner: Any = store if isinstance(store, Stages) or stores.commits_changes(store) else None
     while inner is not None:  # a session takes nothing but nodes, also through other stores
         if isinstance(inner, Stages):
@@ -529,6 +567,6 @@ _replacements = [0]  # the number of the last one
 def last_replacement() -> int:
     """Return a number that differs after each replacement of a node by this process.
 
-    Not in directories, where the metadata themselves show it.
+    Not in directories and in memory, where the metadata themselves show it.
     """
     return _replacements[0]

@@ -28,13 +28,14 @@ from urllib3.exceptions import HTTPError
 from omnizarr import config
 from omnizarr.concurrency.pool import interruptible
 from omnizarr.concurrency.retry import (
+    RETRY_OPTIONS,
     TRANSIENT_STATUS,
     Retry,
     TransientError,
     descriptor_shortage,
     take_retry,
 )
-from omnizarr.errors import InvalidArgument, StoreError
+from omnizarr.errors import InvalidArgument, StoreError, known_names
 from omnizarr.stores import identity
 from omnizarr.stores.base import (
     Bytes,
@@ -57,6 +58,7 @@ _PIECE = 2**18
 _STABLE = 3  # seconds after which a date is trusted
 _STABLE_HERE = 3600  # the same, by the clock of this machine
 _ABSENT = frozenset({404, 410})
+_OPTIONS = ("headers", "absent_status")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9._/-]+")  # in which nothing is quoted
 _MAX_FAILURES = 3  # one after the other, until obstore is used no more
 _TIMED_OUT = "timed out"  # in its messages
@@ -106,7 +108,15 @@ class HTTPStore(Closeable):
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = True, **options: Any) -> HTTPStore:
         """Return the store that a URL names."""
-        return cls(url, retry=take_retry(options), **options)
+        retry = take_retry(options)
+        known = {k: options.pop(k) for k in _OPTIONS if k in options}
+        if options:
+            name = sorted(options)[0]
+            known_here = known_names(name, (*_OPTIONS, *RETRY_OPTIONS))
+            raise StoreError(
+                f"unknown storage_options {sorted(options)} for {redact_url(url)!r}; {known_here}"
+            )
+        return cls(url, retry=retry, **known)
 
     def checking_redirects(self, check: Callable[[str], object]) -> HTTPStore:
         """Return this store with a check of every URL, also of redirects, which obstore follows."""
