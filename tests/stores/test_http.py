@@ -237,7 +237,7 @@ def test_headers_go_with_every_request(web: Web) -> None:
     options = {"headers": {"Authorization": "Bearer token"}}
     assert resolve(f"{web.url}/data", storage_options=options).get("k") == DIGITS
     assert web.log[0][2]["authorization"] == "Bearer token"
-    with pytest.raises(StoreError, match="unexpected keyword argument 'header'"):
+    with pytest.raises(StoreError, match="did you mean 'headers'"):
         resolve(f"{web.url}/data", storage_options={"header": {}})
 
 
