@@ -101,7 +101,7 @@ class Omnizarr(Peer):
             )
 
     def list_arrays(self, path: Path) -> list[str]:
-        return list(self.module.open(path))
+        return list(self.module.open(path).keys())
 
     def open_arrays(self, path: Path, names: list[str], layout: Layout) -> int:
         return len(self.module.open(path).members())

@@ -10,12 +10,11 @@ same types all the way down, the same bits and the same order.
 
 from __future__ import annotations
 
-import struct
-import sys
-from collections.abc import Callable, Hashable, Iterable
+import pickle
+from collections.abc import Callable, Hashable
 from datetime import timedelta
 from functools import wraps
-from itertools import chain
+from io import BytesIO
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from omnizarr._json import FrozenDict, FrozenList
@@ -25,13 +24,11 @@ from omnizarr.model import Named
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-Key: TypeAlias = tuple[Hashable, ...]
-# Returns the tokens of an object that is not plain data, as many for all of a type, or None.
-Special: TypeAlias = Callable[[Any], Key | None]
+Key: TypeAlias = bytes
+# Returns plain data for an object, NotImplemented to pickle it as usual, or None for no key.
+Special: TypeAlias = Callable[[Any], Any]
 
-MAX_SIZE = 2**12  # tokens and characters of long texts; larger values are not worth keeping
-LONG = 64
-_double = struct.Struct("<d").pack
+MAX_SIZE = 2**12  # bytes; larger values are not worth keeping
 _caches: list[Cache[Any, Any]] = []
 
 
@@ -90,56 +87,35 @@ class _NoKey(Exception):
     pass
 
 
+class _Pickler(pickle.Pickler):
+    """Pickles plain data; `special` says what is pickled for other objects."""
+
+    special: Special | None = None
+
+    def reducer_override(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is complex or kind is timedelta or isinstance(value, type):
+            return NotImplemented  # as usual
+        if kind is FrozenDict or kind is FrozenList:
+            return kind, (tuple(value.items() if kind is FrozenDict else value),)
+        if kind is Named:
+            return kind, (value.name, value.must_understand, tuple(value.configuration.items()))
+        tokens = None if self.special is None else self.special(value)
+        if tokens is None:
+            raise _NoKey
+        return tokens if tokens is NotImplemented else (kind, tokens)
+
+
 def typed_key(
     value: Any, special: Special | None = None, *, max_size: int | None = MAX_SIZE
 ) -> Key | None:
     """Return a unique key of a value, by `special` if not plain, or None if there is none."""
-    out: list[Any] = []
-    limit = sys.maxsize if max_size is None else max_size
+    out = BytesIO()
+    pickler = _Pickler(out, 4)
+    pickler.fast = True  # equal values give equal bytes, whichever of their parts are one object
+    pickler.special = special
     try:
-        size = _append((value,), out, special, limit)
-    except (_NoKey, RecursionError):
+        pickler.dump(value)
+    except (_NoKey, ValueError, RecursionError, pickle.PicklingError):  # it contains itself
         return None
-    return tuple(out) if size + len(out) <= limit else None
-
-
-def _append(values: Iterable[Any], out: list[Any], special: Special | None, limit: int) -> int:
-    """Append the tokens of values to `out`, and return the size of long texts among them."""
-    size = 0
-    for value in values:
-        kind = type(value)
-        if kind is str:
-            out.append(value)
-            if len(value) > LONG:
-                size += len(value)
-        elif kind is int or value is None:
-            out.append(value)
-        elif kind is bool:
-            out += (bool, value)
-        elif kind is float:
-            out += (float, _double(value))  # tells zeros and NaNs apart
-        elif kind is dict or kind is FrozenDict:
-            out += (dict, len(value))
-            size += _append(chain.from_iterable(value.items()), out, special, limit)
-        elif kind is list or kind is tuple or kind is FrozenList:
-            out += (tuple if kind is tuple else list, len(value))
-            size += _append(value, out, special, limit)
-        elif kind is Named:
-            out.append(Named)
-            parts = value.name, value.must_understand, value.configuration
-            size += _append(parts, out, special, limit)
-        elif kind is bytes:
-            out += (bytes, value)
-            size += len(value)
-        elif kind is complex:
-            out += (complex, _double(value.real), _double(value.imag))
-        elif kind is type or kind is timedelta:
-            out += (kind, value)
-        else:
-            tokens = None if special is None else special(value)
-            if tokens is None:
-                raise _NoKey
-            out += (kind, *tokens)
-        if size + len(out) > limit:
-            raise _NoKey
-    return size
+    return out.getvalue() if max_size is None or out.tell() <= max_size else None

@@ -7,11 +7,10 @@ submitted, so that a million items need no more memory than a thousand.
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
@@ -179,6 +178,9 @@ def _start_worker() -> None:
 @contextmanager
 def _executor(on: On, workers: int | None) -> Iterator[tuple[Any, int]]:
     if on == "processes":
+        import multiprocessing  # slow to load
+        from concurrent.futures import ProcessPoolExecutor
+
         count = workers or config.processors()
         # A forked child would have a copy of locks that other threads of this process hold.
         context = multiprocessing.get_context("spawn")

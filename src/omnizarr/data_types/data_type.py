@@ -146,15 +146,15 @@ def value_key(value: Any) -> Key | None:
     return typed_key(value, _tokens)
 
 
-def _tokens(value: Any) -> Key | None:
+def _tokens(value: Any) -> Any:
     if isinstance(value, np.dtype):
-        return (own_type(value),) if value.metadata is None else None
+        return NotImplemented if value.metadata is None else None
     if not isinstance(value, np.generic) and type(value) is not np.ndarray:
         return None
     dtype = value.dtype
     if dtype.hasobject or dtype.kind == "T" or dtype.metadata is not None:
         return None  # its bytes are addresses
-    return None if value.nbytes > MAX_SIZE else (own_type(dtype), value.shape, value.tobytes())
+    return None if value.nbytes > MAX_SIZE else (dtype, value.shape, value.tobytes())
 
 
 def as_elements(value: Any, data_type: DataType, path: str | None = None) -> npt.NDArray[Any]:

@@ -7,7 +7,7 @@ what needs it raises then, naming it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -39,12 +39,12 @@ from omnizarr.stores.base import ChangesIf
 from omnizarr.stores.identity import unique_key
 
 MAX_CHUNK_BYTES = 2**40
-_pipelines: Cache[Key, CodecPipeline] = Cache(512)
+_pipelines: Cache[Hashable, CodecPipeline] = Cache(512)
 # The parts of bound models by the ids of all that they depend on, which the model keeps alive. So
 # what is opened again need not be checked again.
-_checked: Cache[Key, tuple[ArrayModel, dict[str, Any]]] = Cache(512)
+_checked: Cache[Hashable, tuple[ArrayModel, dict[str, Any]]] = Cache(512)
 # Models that were bound completely, by their ids, so that handles need not bind them at once.
-_complete: Cache[Key, ArrayModel] = Cache(512)
+_complete: Cache[Hashable, ArrayModel] = Cache(512)
 # The parts of a model that binding depends on, besides the shape.
 _bound_parts = attrgetter(
     *("data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
@@ -125,7 +125,7 @@ class BoundArray:
             _complete.put((registry.generation(), id(model)), model)
         return True
 
-    def _identity(self) -> Key:
+    def _identity(self) -> Hashable:
         return registry.generation(), *map(id, _bound_parts(self.model))
 
     def _was_checked(self) -> bool:
@@ -279,7 +279,7 @@ class BoundArray:
         regular = self.grid.regular
         return None if regular is None else self.pipeline(regular)
 
-    def pipeline_key(self, chunk_shape: tuple[int, ...]) -> Key | None:
+    def pipeline_key(self, chunk_shape: tuple[int, ...]) -> Hashable:
         """Return a key for everything that determines how chunks of a shape are stored, or None."""
         rest = self.codecs_key
         return None if rest is None else (registry.generation(), chunk_shape, rest)

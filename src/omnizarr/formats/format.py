@@ -7,13 +7,14 @@ NetCDF-C writes as NCZarr have a field of their own, which is read and never wri
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from omnizarr._json import kind_of
-from omnizarr.concurrency.cache import Cache, Key
+from omnizarr.concurrency.cache import Cache
 from omnizarr.errors import CannotExpress, InvalidMetadata, InvalidName, Problem
 from omnizarr.model import ArrayModel, Dialect, Named, Node, paths
 from omnizarr.model.fields import Fields
@@ -22,7 +23,7 @@ Documents: TypeAlias = Mapping[str, bytes]
 Kind: TypeAlias = Literal["array", "group"]
 
 
-class Format(Protocol):
+class Format(ABC):
     """One version of Zarr; by default, a node's metadata and chunks have one prefix."""
 
     name: str
@@ -47,27 +48,32 @@ class Format(Protocol):
         r"""Return the path as this format stores it: most take `\` for `/`."""
         return paths.forward(path)
 
+    @abstractmethod
     def keys(self, path: str) -> tuple[str, ...]:
         """Return every key that may hold metadata of the node at `path`."""
 
+    @abstractmethod
     def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:
         """Return the node, or None if there is none; `problems` collects warnings.
 
         Raises InvalidMetadata with all problems.
         """
 
+    @abstractmethod
     def write(self, path: str, node: Node) -> dict[str, bytes | None]:
         """Return the metadata documents of a node; None means that the key must not exist.
 
         Raises CannotExpress if this format cannot express something.
         """
 
+    @abstractmethod
     def adapt(self, array: ArrayModel) -> ArrayModel:
         """Return the same array, with the same chunk bytes, under the names of this format.
 
         Only the chunk key encoding may differ. Raises CannotExpress.
         """
 
+    @abstractmethod
     def default_codecs(
         self, itemsize: int | None, variable: str | None, choice: str
     ) -> tuple[Named, ...]:
@@ -94,6 +100,7 @@ class Format(Protocol):
         """Return the data type of a new array for which this one was requested."""
         return named
 
+    @abstractmethod
     def key_encoding(self, separator: str | None) -> Named:
         """Return the chunk key encoding of new arrays."""
 
@@ -135,9 +142,11 @@ class Format(Protocol):
         """Return the keys and the prefixes that belong to a node and to all below it."""
         return [], [paths.prefix(path)]
 
+    @abstractmethod
     def is_metadata(self, key: str) -> bool:
         """Return True if a key can only name a metadata document, never a chunk."""
 
+    @abstractmethod
     def is_zarr_key(self, key: str) -> bool:
         """Return True if a key, relative to the hierarchy, can belong to this format."""
 
@@ -289,7 +298,7 @@ LARGEST = 2**14  # bytes of a document
 _models: Cache[Hashable, Node] = Cache(512)
 # Texts of arrays before and after their shape, by their rank and the ids of all other fields, which
 # the model keeps alive.
-_texts: Cache[Key, tuple[ArrayModel, bytes, bytes]] = Cache(512)
+_texts: Cache[tuple[int, ...], tuple[ArrayModel, bytes, bytes]] = Cache(512)
 _beside_shape = attrgetter(*(f.name for f in fields(ArrayModel) if f.name != "shape"))
 
 

@@ -128,7 +128,8 @@ def store_array(
                 location.erase()
             raise
     array = Array.at(location, node)
-    array._configure(config)
+    if config is not DEFAULT_CONFIG:
+        array._configure(config)
     return array
 
 

@@ -107,9 +107,9 @@ class NodeHandle(Generic[M]):
 
         def changed(model: M) -> M:
             attributes = copy.deepcopy(dict(model.attributes))
+            before = typed_key(attributes, max_size=None)
             results.append(edit(attributes))
-            now = typed_key(attributes, max_size=None)
-            same = now is not None and now == typed_key(dict(model.attributes), max_size=None)
+            same = before is not None and before == typed_key(attributes, max_size=None)
             return model if same else self._with_attributes(model, json_attributes(attributes))
 
         self._change(changed)

@@ -148,16 +148,12 @@ def portable_key(store: Store) -> Key | None:
 def unique_key(store: Store) -> Key:
     """Return the `portable_key`, or a key that no other object of any process ever has."""
     found = portable_key(store)
-    return ("object", _process, _number(store)) if found is None else found
+    return f"object {_process} {_number(store)}".encode() if found is None else found
 
 
 def key_digest(*parts: Any) -> str:
     """Return a digest of keys and plain values, the same in every process."""
-    out = blake2b(digest_size=20)
-    for token in typed_key(parts, max_size=None) or (os.urandom(16).hex(),):
-        data = token if isinstance(token, bytes) else str(token).encode("utf-8", "surrogatepass")
-        out.update(f"{type(token).__name__} {len(data)} ".encode() + data)
-    return out.hexdigest()
+    return blake2b(typed_key(parts, max_size=None) or os.urandom(16), digest_size=20).hexdigest()
 
 
 def _parts(store: Any) -> tuple[Any, ...] | None:

@@ -358,5 +358,5 @@ class Bucket:
         return f"{self.kind}://{self.name}"
 
 
-def _profile(given: Any) -> Key | None:
+def _profile(given: Any) -> tuple[str] | None:
     return (given.profile,) if type(given) is BotoCredentials else None

@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from importlib.util import module_from_spec
 from types import ModuleType
@@ -22,7 +22,6 @@ from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from omnizarr.concurrency import fork
-from omnizarr.concurrency.cache import Key
 from omnizarr.concurrency.fork import on_fork
 from omnizarr.concurrency.retry import TransientError
 from omnizarr.errors import MissingModule, StoreError
@@ -35,7 +34,7 @@ _NATIVE = "obstore._obstore"
 _lock = fork.lock()
 _library: ModuleType | None = None
 KEPT = 4  # unused clients, for programs that open one URL after the other
-_clients: WeakValueDictionary[Key, Client] = WeakValueDictionary()
+_clients: WeakValueDictionary[Hashable, Client] = WeakValueDictionary()
 _recent: deque[Client] = deque(maxlen=KEPT)
 _forked = False
 
@@ -57,7 +56,7 @@ class Client:
         self.process = os.getpid()
 
 
-def client(key: Key | None, make: Callable[[Any], Any]) -> Client:
+def client(key: Hashable, make: Callable[[Any], Any]) -> Client:
     """Return what `make` builds from the library, once for all stores with the same key.
 
     It is released when no store uses it and some others were made since. None: not shared.
