@@ -17,7 +17,7 @@ from functools import wraps
 from io import BytesIO
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
-from omnizarr._json import FrozenDict, FrozenList
+from omnizarr._json import FrozenDict, FrozenList, freeze
 from omnizarr.concurrency.fork import on_fork
 from omnizarr.model import Named
 
@@ -99,7 +99,7 @@ class _Pickler(pickle.Pickler):
         if kind is FrozenDict or kind is FrozenList:
             return kind, (tuple(value.items() if kind is FrozenDict else value),)
         if kind is Named:
-            return kind, (value.name, value.must_understand, tuple(value.configuration.items()))
+            return kind, (value.name, value.must_understand, freeze(value.configuration))
         tokens = None if self.special is None else self.special(value)
         if tokens is None:
             raise _NoKey

@@ -178,8 +178,8 @@ def _start_worker() -> None:
 @contextmanager
 def _executor(on: On, workers: int | None) -> Iterator[tuple[Any, int]]:
     if on == "processes":
-        import multiprocessing  # slow to load
-        from concurrent.futures import ProcessPoolExecutor
+        import multiprocessing  # noqa: PLC0415 - slow to load
+        from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
 
         count = workers or config.processors()
         # A forked child would have a copy of locks that other threads of this process hold.
