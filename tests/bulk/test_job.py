@@ -198,15 +198,16 @@ def test_a_damaged_journal_is_an_error(tmp_path: Path) -> None:
         Journal(store, "j/", Sum()).read()
 
 
-def test_repeated_tasks_in_a_journal_count_once() -> None:
+def test_repeated_tasks_in_a_journal_count_once_and_others_are_not_lost() -> None:
+    """Two runs of one part at the same time: entry b has a task of a, so its task 3 is repeated."""
     store = MemoryStore()
-    for writer in "ab":
-        ids = base64.b64encode(np.array([1, 2], "<u8").tobytes()).decode()
-        entry = {"tasks": ids, "outcome": Sum(2, 3, [1, 2]).to_json()}
+    for writer, tasks in {"a": [1, 2], "b": [2, 3], "c": [1, 2], "d": [4]}.items():
+        ids = base64.b64encode(np.array(tasks, "<u8").tobytes()).decode()
+        entry = {"tasks": ids, "outcome": Sum(len(tasks), sum(tasks), tasks).to_json()}
         store.set(f"j/{writer}", json.dumps(entry).encode())
     done, total = Journal(store, "j/", Sum()).read()
-    assert [id for id in range(5) if id in done] == [1, 2]
-    assert total == Sum(2, 3, [1, 2])
+    assert [id for id in range(5) if id in done] == [1, 2, 4]
+    assert total == Sum(3, 7, [1, 2, 4])
 
 
 def test_what_a_plan_knows_counts_once_whatever_is_resumed() -> None:

@@ -157,6 +157,19 @@ class TaskIds:
 NONE = TaskIds(np.empty(0, np.uint64))
 
 
+def _disjoint(entries: list[tuple[NDArray[np.uint64], O]]) -> list[tuple[NDArray[np.uint64], O]]:
+    """Return the entries without a task of an earlier one, such as two runs at once write.
+
+    So each result counts once; tasks of the others alone are repeated.
+    """
+    seen, found = set[int](), []
+    for ids, result in entries:
+        if seen.isdisjoint(some := ids.tolist()):
+            seen.update(some)
+            found.append((ids, result))
+    return found
+
+
 class Journal(Generic[O]):
     """The tasks of a job that are done, and their merged result, as small values in a store.
 
@@ -188,13 +201,12 @@ class Journal(Generic[O]):
                 raise StoreError(f"the journal entry {key!r} in {self.store!r} is damaged") from e
         self.used = bool(entries)
         done = TaskIds(np.concatenate([np.empty(0, np.uint64), *(ids for ids, _ in entries)]))
-        total, seen = copy.deepcopy(self.outcome), set[int]()
-        repeated = len(done) < sum(len(ids) for ids, _ in entries)
-        for ids, result in entries:
-            some = ids.tolist() if repeated else ()
-            if seen.isdisjoint(some):  # each result counts once
-                total.merge(result)
-            seen.update(some)
+        total = copy.deepcopy(self.outcome)
+        if len(done) < sum(len(ids) for ids, _ in entries):
+            entries = _disjoint(entries)
+            done = TaskIds(np.concatenate([ids for ids, _ in entries]))
+        for _, result in entries:
+            total.merge(result)
         return done, total
 
     def _keys(self) -> list[str]:
