@@ -602,12 +602,12 @@ def test_an_update_of_an_array_at_the_root_erases_its_chunks_only() -> None:
     source = oz.create_array({}, data=np.arange(6), chunks=2, fill_value=7)
     target: dict[str, bytes] = {}
     oz.copy(source.store, target)
-    target |= {"README.txt": b"mine", "c/notes.txt": b"mine"}
+    target |= {"README.txt": b"mine", "c/notes.txt": b"mine", "2024": b"mine"}
     source[2:4] = 7
     assert source.nchunks_initialized == 2
     found = oz.copy(source.store, target, update=True)
     assert found.erased == 1
-    assert sorted(target) == ["README.txt", "c/0", "c/2", "c/notes.txt", "zarr.json"]
+    assert sorted(target) == ["2024", "README.txt", "c/0", "c/2", "c/notes.txt", "zarr.json"]
 
 
 def test_a_dry_run_counts_each_document_that_it_would_erase_once() -> None:

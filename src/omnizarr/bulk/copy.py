@@ -8,7 +8,6 @@ chunks. A marker in the destination says that it is incomplete until then.
 from __future__ import annotations
 
 import itertools
-import re
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +31,7 @@ from omnizarr.extension import (
     ValueCopy,
     check_node_writable,
     check_whole,
+    chunk_key_encodings,
     existing_node,
     find_node,
     is_metadata,
@@ -48,7 +48,6 @@ from omnizarr.extension import (
 )
 
 BATCH_BYTES = 2**26  # of the values of one task, unless one value is larger
-_CHUNK = re.compile(r"c?[\d.]*\d|c")  # the last part of its key, in every format
 UNKNOWN = 16  # keys of one task, where a store does not list sizes
 ERASURES = 64  # tasks that erase keys, at most
 LISTED = 200_000  # keys that are listed ahead, to know how much there is to do
@@ -202,7 +201,7 @@ class Copying:
         self.metadata: list[Entry] = []
         self.seen = array("Q")  # digests of the keys of the source
         self.erases = job.update
-        self.arrays = chunk_prefixes(self.source, self.path) if self.erases else frozenset[str]()
+        self.arrays = chunk_prefixes(self.source, self.path) if self.erases else {}
         self._ahead: list[Entry] | None = None  # the keys, if they are few
         self._batched: list[tuple[Entry, ...]] | None = None  # those of values
         way: Mode = "update" if job.update else "overwrite" if job.overwrite else "new"
@@ -378,20 +377,24 @@ class Copying:
 
         A chunk that an array no longer has is a change of its values: what is in an array's folder
         is erased even if other keys stay. Beside the chunks of an array at the root may be
-        anything, so that only what looks like a chunk is erased there.
+        anything, so that only keys of chunks are erased there.
         """
         if not self.erases:
             return iter(())
         check_whole(self.source, self.path)  # again: what is absent may be about to come back
         prefix, seen = paths.prefix(self.end), TaskIds(np.frombuffer(self.seen, np.uint64))
+        root = self.arrays.get("")
+        encoding = None if root is None else chunk_key_encodings.bind(root.chunk_key_encoding)
 
         def is_extra(key: str) -> bool:
             name = key[len(prefix) :]
             if is_ours(key) or _key_id(name) in seen:
                 return False
             array = next((each for each in prefixes_of(name) if each in self.arrays), None)
-            is_chunk = array or (array == "" and _CHUNK.fullmatch(paths.name(name)))
-            return self.job.delete or bool(is_chunk and self._is_chosen(name))
+            is_chunk = bool(array)
+            if array == "" and root is not None and encoding is not None:
+                is_chunk = encoding.coords(name, len(root.shape)) is not None
+            return self.job.delete or (is_chunk and self._is_chosen(name))
 
         return iter([key for key in stores.list_prefix(self.store, prefix) if is_extra(key)])
 

@@ -171,23 +171,24 @@ def select(
     if not has_include and not unwanted.names and not unwanted.whole:
         return None
     nodes = [*_nodes(store, path)]
-    documents = {key: node for node, keys, _ in nodes for key in keys}
-    prefixes = {prefix: node for node, _, prefix in nodes if prefix is not None}
+    documents = {key: name for name, keys, _, _ in nodes for key in keys}
+    prefixes = {prefix: name for name, _, prefix, node in nodes if isinstance(node, ArrayModel)}
     parents = {
         parent
-        for node, _, _ in nodes
-        if wanted.match_node(node) and not unwanted.match_node(node)
-        for parent in ("", *paths.ancestors(node))
+        for name, _, _, _ in nodes
+        if wanted.match_node(name) and not unwanted.match_node(name)
+        for parent in ("", *paths.ancestors(name))
     }
     return Selection(wanted, unwanted, has_include, documents, prefixes, frozenset(parents))
 
 
-def chunk_prefixes(store: Store, path: str) -> frozenset[str]:
-    """Return the prefixes of the chunks of all arrays below a path, relative to it."""
-    return frozenset(prefix for _, _, prefix in _nodes(store, path) if prefix is not None)
+def chunk_prefixes(store: Store, path: str) -> dict[str, ArrayModel]:
+    """Return all arrays below a path by the prefixes of their chunks, relative to it."""
+    found = ((prefix, node) for _, _, prefix, node in _nodes(store, path))
+    return {prefix: node for prefix, node in found if isinstance(node, ArrayModel)}
 
 
-def _nodes(store: Store, path: str) -> Iterator[tuple[str, list[str], str | None]]:
+def _nodes(store: Store, path: str) -> Iterator[tuple[str, list[str], str, object]]:
     """Yield nodes by relative path, with the keys of their metadata and the prefix of chunks."""
     try:
         start, root = find_node(store, path, use_consolidated=None)
@@ -199,8 +200,7 @@ def _nodes(store: Store, path: str) -> Iterator[tuple[str, list[str], str | None
         if not location.path:
             keys += location.format.root_documents()
         prefix = location.format.chunk_prefix(location.path)
-        is_array = isinstance(node, ArrayModel)
-        yield location.path[skip:], [k[skip:] for k in keys], prefix[skip:] if is_array else None
+        yield location.path[skip:], [k[skip:] for k in keys], prefix[skip:], node
 
 
 def warn_of_other_keys(location: Location, nodes: Mapping[str, Node]) -> list[str]:
