@@ -22,7 +22,7 @@ from omnizarr.formats import by_name
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.location import Location
 from omnizarr.jobs import Progress
-from omnizarr.publish.publication import interrupted
+from omnizarr.publish.publication import all_stages
 from omnizarr.publish.stage import FOLDER, MARKER, Mark, begin_writing, end_writing, marker, stage
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
 from omnizarr.testing import FaultyStore
@@ -56,9 +56,7 @@ def _filled(store: Any, zarr_format: Any) -> oz.Group:
 
 def _clean(store: Any) -> bool:
     """Return True if no stage and no marker is left."""
-    return not interrupted(store) and not any(
-        MARKER in key for key in stores.list_prefix(store, "")
-    )
+    return not all_stages(store) and not any(MARKER in key for key in stores.list_prefix(store, ""))
 
 
 def _keys(store: Any) -> dict[str, bytes | None]:
@@ -334,8 +332,8 @@ def test_a_writer_killed_while_it_replaces_leaves_the_old_node_or_the_new_one(
     oz.create_array(path, data=VALUES, chunks=(4, 4))
     _killed("-", path, number, "replace")
     for name in os.listdir(path / FOLDER) if (path / FOLDER).exists() else ():
-        assert interrupted(LocalStore(path))[0].name == name
-    if any(staged.pending for staged in interrupted(LocalStore(path))):
+        assert all_stages(LocalStore(path))[0].name == name
+    if any(staged.pending for staged in all_stages(LocalStore(path))):
         with suppress(oz.NodeNotFound):  # unless the old node has not been moved yet
             assert np.array_equal(oz.open(path)[...], VALUES)
         assert oz.repair(path, dry_run=False)[0].state == "finished"
@@ -372,14 +370,14 @@ def test_a_store_without_renaming_loses_nothing(number: int) -> None:
         found = oz.open(inner)[...]
     except oz.NodeNotFound:
         again = FaultyStore(MemoryStore(_keys(inner)), lambda operation, key: None)
-        for staged in interrupted(inner):
+        for staged in all_stages(inner):
             stage(inner, name=staged.name).recover()
         found = oz.open(inner)[...]
         # One made since has the same metadata, and repair does not put the other in its place.
         oz.create_array(again, data=np.full((6, 10), 8), chunks=(4, 4), overwrite=True)
-        for staged in interrupted(again):
+        for staged in all_stages(again):
             stage(again, name=staged.name).recover()
-        assert interrupted(again) == []
+        assert all_stages(again) == []
         assert (oz.open(again)[...] == 8).all()
     assert np.array_equal(found, VALUES) or (found == 7).all()
 

@@ -18,7 +18,7 @@ from omnizarr.bulk import journal
 from omnizarr.jobs import Progress
 from omnizarr.model.paths import is_ours
 from omnizarr.publish.directory import DirectoryStage
-from omnizarr.publish.publication import interrupted
+from omnizarr.publish.publication import all_stages
 from omnizarr.publish.stage import FOLDER, Extent, stage
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.testing import FaultyStore
@@ -146,7 +146,7 @@ def _killed_stage(store: Any) -> None:
     staged.settle = stop
     with suppress(Killed):
         staged.replace(whole, whole)
-    assert [left.pending for left in interrupted(store)] == [True]
+    assert [left.pending for left in all_stages(store)] == [True]
 
 
 @pytest.mark.parametrize("kind", ["directory", "sqlite"])

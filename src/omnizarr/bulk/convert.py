@@ -51,11 +51,11 @@ from omnizarr.extension import (
     find_node,
     hierarchies_above,
     key_digest,
-    makes_node,
     mark_changed,
     marker,
     options_for_two,
     paths,
+    publication_order,
     readable_nodes,
     resolve_root,
     size_text,
@@ -408,8 +408,8 @@ class InPlaceOutput(ChangeOutput):
             removed = metadata_keys(self.start, self.nodes, others)
             # After an interruption when all were erased, the source has the new format.
             removed = [] if self.start.format.name == kept.name else removed
-            removed.sort(key=_erasing_order)
-            for _, keys in itertools.groupby(removed, key=_erasing_order):
+            removed.sort(key=publication_order)
+            for _, keys in itertools.groupby(removed, lambda key: publication_order(key)[:2]):
                 stores.erase_values(self.start.store, [*keys])
         mark_changed()
 
@@ -425,11 +425,6 @@ def _attempt(start: Location, goal: Format) -> Publication | None:
     if mark is None or mark.operation != _operation(start, goal):
         return None
     return Publication.at(start.store, "", mark)
-
-
-def _erasing_order(key: str) -> tuple[int, bool]:
-    """Return a sort key: inner nodes first; in each, the document that makes it a node last."""
-    return -key.count("/"), makes_node(key)
 
 
 def check_still_listed(start: Location, kept: Format) -> None:
@@ -449,8 +444,8 @@ def store_metadata(store: Store, documents: Mapping[str, bytes]) -> None:
     """Store metadata, all or none, the root's last; in each node, what makes it one last."""
     done: list[str] = []
     try:
-        ordered = sorted(documents, key=lambda key: (_erasing_order(key), key))
-        for _, keys in itertools.groupby(ordered, key=_erasing_order):
+        ordered = sorted(documents, key=publication_order)
+        for _, keys in itertools.groupby(ordered, lambda key: publication_order(key)[:2]):
             some = [*keys]
             done += some
             stores.set_many(store, [(key, documents[key]) for key in some])

@@ -38,10 +38,10 @@ from omnizarr.extension import (
     is_ours,
     is_quick,
     key_digest,
-    makes_node,
     marker,
     options_for_two,
     paths,
+    publication_order,
     resolve_store_path,
     stores,
     unique_key,
@@ -356,9 +356,9 @@ class Copying:
     def _metadata_tasks(self) -> Iterator[Task[Copied]]:
         """Yield one task, since the order matters: inner nodes first, the node's own key last."""
         there = self._destination_entries()
-        ordered = sorted(self.metadata, key=_order)
-        levels = (level for _, level in itertools.groupby(ordered, lambda e: _order(e)[:2]))
-        batches = (self._batch(some, there) for level in levels for some in self._batches(level))
+        ordered = sorted(self.metadata, key=lambda entry: publication_order(entry.key))
+        levels = itertools.groupby(ordered, lambda entry: publication_order(entry.key)[:2])
+        batches = (self._batch(some, there) for _, level in levels for some in self._batches(level))
         extra = tuple(sorted(filter(_is_document, self._extra()), key=lambda key: key.count("/")))
         given = tuple(batches), self.output.chunk_store, extra, self.job.dry_run
         yield Task(_batch_id(ordered), partial(copy_and_erase, *given), 0, "metadata")
@@ -405,11 +405,6 @@ class Copying:
 def _is_document(key: str) -> bool:
     """Return True for a metadata key; most chunk keys end in a digit and are ruled out quickly."""
     return not key[-1].isdigit() and is_metadata(key)
-
-
-def _order(entry: Entry) -> tuple[int, bool, str]:
-    """Return a sort key for metadata: inner nodes first; in each, what makes it a node last."""
-    return -entry.key.count("/"), makes_node(entry.key), entry.key
 
 
 def _batch_id(entries: Iterable[Entry]) -> int:

@@ -142,7 +142,7 @@ def repair(
 
 def _unfinished_nodes(store: Store, finish: bool, remove_jobs: bool) -> Iterator[Leftover]:
     """Yield unfinished nodes; with `finish`, move complete ones into place and erase the rest."""
-    for staged in publication.interrupted(store):
+    for staged in publication.all_stages(store):
         mark, writer, pending = staged.mark, staged.writer, staged.pending
         running = writer.is_alive and (writer.here or time.time() - writer.began < REMOTE_TIMEOUT)
         done = "finished" if pending else "removed"

@@ -48,12 +48,12 @@ from omnizarr.extension import (
     Location,
     Mark,
     Store,
+    all_stages,
     check_consolidated,
     chunk_counts,
     consolidated,
     counted,
     find_node,
-    interrupted,
     is_ours,
     key_digest,
     marker,
@@ -302,7 +302,7 @@ class Hierarchy:
     def report_leftovers(self) -> None:
         """Report what writers have left in the root of the store, or are still using."""
         left = dict[str, str]()
-        for staged in interrupted(self.start.store):
+        for staged in all_stages(self.start.store):
             key = f"{FOLDER}/{staged.name}"
             if staged.concerns(self.start.path):
                 path, message = paths.show(staged.path or ""), staged.message()
@@ -454,7 +454,7 @@ class KeyListing:
             message = f"is left of {mark}, which is complete; see omnizarr repair"
             self._report(path, key, message, "leftover")
             return
-        half = mark.keeps_node and publication.replaced(self.start.store, path) is not None
+        half = mark.keeps_node and publication.replacing_stage(self.start.store, path) is not None
         state = "or one below may be absent" if half else mark.effect
         message = f"the node {state}: {mark} was interrupted, or is still writing"
         if mark.keeps_node:

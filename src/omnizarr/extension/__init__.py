@@ -38,6 +38,7 @@ from omnizarr.formats import (
     consolidated,
     is_metadata,
     makes_node,
+    publication_order,
     title,
 )
 from omnizarr.formats.codec_names import without_checksums
@@ -90,8 +91,8 @@ from omnizarr.publish.publication import (
     Begun,
     Part,
     Publication,
+    all_stages,
     check_whole,
-    interrupted,
     lock_replacement,
     recover_interrupted,
 )

@@ -9,6 +9,7 @@ from omnizarr.formats.detect import (
     guess_format,
     is_metadata,
     makes_node,
+    publication_order,
 )
 from omnizarr.formats.draft import V3Draft
 from omnizarr.formats.format import Documents, Format, title
@@ -31,5 +32,6 @@ __all__ = [
     "guess_format",
     "is_metadata",
     "makes_node",
+    "publication_order",
     "title",
 ]

@@ -24,6 +24,7 @@ NAMES = ("1", "2", "3-draft", "3")  # of the formats that are written
 ROOT_KEYS = "zarr.json, .zarray, .zgroup or meta"  # of a node, in messages
 N5_KEY = "attributes.json"  # of a node in N5, a format that is not read
 _V1, _V2, _V3 = V1(), V2("."), V3()
+_ADDS = {_V2.keys("")[2], _V1.keys("")[1], ".zmetadata"}  # documents that make no node
 
 
 def by_name(name: object, separator: str = ".") -> Format:
@@ -50,8 +51,12 @@ def is_metadata(key: str) -> bool:
 
 def makes_node(key: str) -> bool:
     """Return True if a metadata document makes a node, and False if it only adds to one."""
-    name = key.rpartition("/")[2]
-    return name not in (_V2.keys("")[2], _V1.keys("")[1], ".zmetadata")
+    return key.rpartition("/")[2] not in _ADDS
+
+
+def publication_order(key: str) -> tuple[int, bool, str]:
+    """Return the sort key for publishing metadata: inner nodes first, what makes a node last."""
+    return -key.count("/"), makes_node(key), key
 
 
 def guess_format(metadata: Mapping[str, Any], data: bytes) -> tuple[Format, Documents] | None:

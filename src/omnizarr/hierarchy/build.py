@@ -27,7 +27,14 @@ from omnizarr.errors import (
     StoreError,
     WrongType,
 )
-from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata
+from omnizarr.formats import (
+    Documents,
+    Format,
+    Probe,
+    consolidated,
+    is_metadata,
+    publication_order,
+)
 from omnizarr.hierarchy.array import Array, data_type_of
 from omnizarr.hierarchy.attributes import lock_nodes, pinned_node, stored_keys
 from omnizarr.hierarchy.consolidated import (
@@ -56,7 +63,6 @@ from omnizarr.publish.stage import (
     begin_writing,
     end_writing,
     marker,
-    publication_order,
     stage,
     stages_quickly,
 )

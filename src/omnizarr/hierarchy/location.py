@@ -19,7 +19,14 @@ from omnizarr.errors import (
     warn,
     warn_of_problems,
 )
-from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata
+from omnizarr.formats import (
+    Documents,
+    Format,
+    Probe,
+    consolidated,
+    is_metadata,
+    publication_order,
+)
 from omnizarr.hierarchy.consolidated import (
     ConsolidatedMetadata,
     consolidated_formats,
@@ -27,8 +34,8 @@ from omnizarr.hierarchy.consolidated import (
     update_consolidated,
 )
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.publish.publication import interrupted, warn_of_replacement
-from omnizarr.publish.stage import PROBE, Extent, Kind, Mark, marker, publication_order, stage
+from omnizarr.publish.publication import all_stages, warn_of_replacement
+from omnizarr.publish.stage import PROBE, Extent, Kind, Mark, marker, stage
 from omnizarr.stores import Store
 from omnizarr.stores.base import ChangesKeys, traits
 from omnizarr.stores.operations import get_existing_or_empty, keys_below, set_new_below
@@ -339,7 +346,7 @@ class Location:
                     continue
                 if is_metadata(key) and mark is None:
                     why = "create a group there first and write into that"
-                    if any(each.pending for each in interrupted(store)):
+                    if any(each.pending for each in all_stages(store)):
                         why = "if its writer was killed, omnizarr repair finishes that"
                     raise NodeExists(
                         f"{self} is no node, but others are below it, such as {key!r}; {why}"

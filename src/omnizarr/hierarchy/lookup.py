@@ -33,7 +33,7 @@ from omnizarr.formats.format import title
 from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.publish.publication import check_whole, replaced, wait_for_replacement
+from omnizarr.publish.publication import check_whole, replacing_stage, wait_for_replacement
 from omnizarr.publish.stage import MARKER, Mark, marker
 from omnizarr.stores import Store
 from omnizarr.stores.base import traits
@@ -335,7 +335,7 @@ def _interruption(store: Store, path: str) -> str:
             f": it is incomplete, since {mark} was interrupted, or is still writing; run that again"
             f"{' with resume=True' if mark.attempt else ''}"
         )
-    found = replaced(store, path)
+    found = replacing_stage(store, path)
     return "" if found is None else f"; {found.message()}"
 
 

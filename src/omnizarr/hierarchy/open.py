@@ -29,7 +29,7 @@ from omnizarr.hierarchy.options import (
 )
 from omnizarr.hierarchy.selection import ArrayConfig, S
 from omnizarr.model import paths
-from omnizarr.publish.publication import lock_replacement, replaced, settle_replacements
+from omnizarr.publish.publication import lock_replacement, replacing_stage, settle_replacements
 from omnizarr.stores import Store, update_value
 
 _NEW = ("shape", "dtype", "data")  # any of them describes a new array
@@ -216,7 +216,7 @@ def consolidate_metadata(
     location, node = find_node(resolved, node_path, zarr_format=zarr_format)
     group = Group.at(location, node)
     location.check_writable()
-    if replaced(resolved, node_path) is not None:
+    if replacing_stage(resolved, node_path) is not None:
         with lock_replacement(resolved):
             settle_replacements(resolved, node_path)
     key = consolidated.key(location.format, location.path)

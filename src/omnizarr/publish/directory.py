@@ -17,8 +17,9 @@ from typing import Any
 from omnizarr import config
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY
 from omnizarr.errors import NodeChanged, StoreError
+from omnizarr.formats import publication_order
 from omnizarr.model.paths import OURS, ancestors, is_ours
-from omnizarr.publish.stage import PLAN, Extent, Plan, Stage, publication_order
+from omnizarr.publish.stage import PLAN, Extent, Plan, Stage
 from omnizarr.stores.base import Store
 from omnizarr.stores.local.atomic_files import exchange, remove_empty, rename_to_new
 

@@ -24,6 +24,7 @@ from omnizarr.concurrency import file_locks, fork, key_locks
 from omnizarr.concurrency.file_locks import Taken
 from omnizarr.concurrency.retry import REPLACEMENT
 from omnizarr.errors import Conflict, NodeExists, OmnizarrError, StoreError, warn
+from omnizarr.formats import publication_order
 from omnizarr.model import paths
 from omnizarr.publish.stage import (
     FOLDER,
@@ -35,7 +36,6 @@ from omnizarr.publish.stage import (
     Stage,
     WriterProcess,
     marker,
-    publication_order,
     stage,
 )
 from omnizarr.stores import leases
@@ -233,7 +233,7 @@ def find(
 def find_staged(store: Store) -> dict[str, Publication]:
     """Return the publications of jobs that have staged something, by plan."""
     found: dict[str, Publication] = {}
-    for left in interrupted(store) if not stores.is_process_local(store) else ():
+    for left in all_stages(store) if not stores.is_process_local(store) else ():
         mark = left.mark
         if mark is not None:
             found[mark.plan] = Publication(store, left.prefix + MARKER, mark, left)
@@ -284,7 +284,7 @@ def settle_staged(store: Store, resume: bool = True) -> None:
 
     Without `resume`, only the stages of processes that are known to have ended.
     """
-    for left in interrupted(store):
+    for left in all_stages(store):
         if left.writer.is_alive and not resume:
             continue
         if left.pending:
@@ -297,21 +297,21 @@ def settle_staged(store: Store, resume: bool = True) -> None:
 # What writers have staged, and are replacing
 
 
-def interrupted(store: Store) -> list[Stage]:
+def all_stages(store: Store) -> list[Stage]:
     """Return what writers have staged in a store that can list, including active writers."""
     listed = stores.list_dir(store, f"{FOLDER}/")[1] if stores.can_list(store) else ()
     names = (prefix[len(FOLDER) + 1 : -1] for prefix in listed)
     return [stage(store, name=name) for name in names if WriterProcess.named(name).process]
 
 
-def replaced(store: Store, path: str) -> Stage | None:
+def replacing_stage(store: Store, path: str) -> Stage | None:
     """Return a stage that is, or was, replacing a node at, above or below a path."""
-    return next((each for each in interrupted(store) if each.concerns(path)), None)
+    return next((each for each in all_stages(store) if each.concerns(path)), None)
 
 
 def warn_of_replacement(store: Store, listed: Iterable[str]) -> None:
     """Warn if a listing of the root shows that a writer was interrupted in a replacement."""
-    found = replaced(store, "") if f"{FOLDER}/" in listed else None
+    found = replacing_stage(store, "") if f"{FOLDER}/" in listed else None
     if found is not None and not (found.writer.here and found.writer.is_alive):
         warn(found.message())
 
@@ -323,7 +323,7 @@ def wait_for_replacement(store: Store) -> bool:
 
     waited = False
     for _ in REPLACEMENT.tries():
-        if not any(each.writer.is_alive and each.pending for each in interrupted(store)):
+        if not any(each.writer.is_alive and each.pending for each in all_stages(store)):
             break
         waited = True
     return waited
@@ -340,7 +340,7 @@ def lock_replacement(store: Store) -> Iterator[None]:
 
 def recover_interrupted(store: Store) -> None:
     """Finish, or undo, the replacements that dead writers have left."""
-    for each in interrupted(store):
+    for each in all_stages(store):
         if each.pending and not each.writer.is_alive:
             each.settle()
 
@@ -348,14 +348,14 @@ def recover_interrupted(store: Store) -> None:
 def check_whole(store: Store, path: str) -> None:
     """Raise if a node at or below a path may be absent, since a writer is, or was, replacing it."""
     wait_for_replacement(store)
-    found = replaced(store, path)
+    found = replacing_stage(store, path)
     if found is not None:
         raise StoreError(found.message())
 
 
 def settle_replacements(store: Store, path: str) -> None:
     """Finish, or undo, what dead writers were replacing; the caller has locked replacement."""
-    if replaced(store, path) is not None:
+    if replacing_stage(store, path) is not None:
         recover_interrupted(store)
         check_whole(store, path)
 

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from omnizarr import stores
 from omnizarr.errors import StoreError
+from omnizarr.formats import publication_order
 from omnizarr.model import paths
 from omnizarr.model.paths import OURS, is_ours
 from omnizarr.stores.base import ChangesKeys, ExcludesThreads, KeyChanges, ListKeys, Store
@@ -514,11 +515,6 @@ def _digests(store: Store, keys: Iterable[str]) -> list[str]:
     """Return digests of those values that exist."""
     values = (store.get(key) for key in keys)
     return [blake2b(value).hexdigest() for value in values if value is not None]
-
-
-def publication_order(key: str) -> tuple[Any, ...]:
-    """Return the sort key for publishing metadata: inner nodes first, attributes before others."""
-    return -key.count("/"), not key.endswith("attrs"), key
 
 
 @runtime_checkable

@@ -114,7 +114,7 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
                 self.source, self.destination, self.storage_options, self.destination_options
             )
             store, path = resolve_store_path(self.source, self.node or None, "r+", here)
-            if resume or any(not each.writer.is_alive for each in publication.interrupted(store)):
+            if resume or any(not each.writer.is_alive for each in publication.all_stages(store)):
                 with publication.locked_destination(store, path, "resume", None):
                     publication.settle_staged(store, resume)
                     with suppress(NodeNotFound):
