@@ -250,6 +250,8 @@ class PartialTests(Suite):
 class ListableTests(Suite):
     """`list`, `list_prefix`, `list_dir` and `erase_prefix`, native or derived."""
 
+    lists_empty_folders = False  # True for some file systems: `list_dir` finds folders without keys
+
     def test_names_with_special_characters_are_only_names(self, store: Store) -> None:
         names = ["a*/x", "a?/x", "[a]/x", "a%/x", "a_/x", "ab/x", "a'b/y", "\U0001f600/z"]
         self.put(store, dict.fromkeys(names, b"1"))
@@ -306,7 +308,10 @@ class ListableTests(Suite):
         for prefix in ("", "a/", "a/a/", "Ω/", "k/", "a/k/"):
             below = {key: len(v) for key, v in expected.items() if key.startswith(prefix)}
             assert sorted(stores.list_prefix(store, prefix)) == sorted(below)
-            assert stores.list_dir(store, prefix) == stores.one_level(below, prefix)
+            names, folders = stores.one_level(below, prefix)
+            found = stores.list_dir(store, prefix)
+            assert found[0] == names
+            assert found[1] == folders or (self.lists_empty_folders and {*found[1]} > {*folders})
             assert dict(stores.list_sizes(store, prefix)) == below
             entries = {entry.key: entry.size for entry in stores.list_entries(store, prefix)}
             assert entries.keys() == below.keys()  # with the sizes that are known

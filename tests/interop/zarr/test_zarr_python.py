@@ -75,6 +75,8 @@ class TestZarrMemory(StoreTests, ClosableTests, ReadOnlyTests):
 
 
 class TestZarrLocal(StoreTests, ClosableTests, SharedTests, ForkTests, ReadOnlyTests, AbsenceTests):
+    lists_empty_folders = True
+
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return from_zarr(zarr.storage.LocalStore(tmp_path / "store"))
@@ -126,6 +128,8 @@ class TestObstore(AbilityTests, ReadableTests, WritableTests, ListableTests, Clo
 
 class TestFsspec(AbilityTests, ReadableTests, WritableTests, ListableTests, ClosableTests):
     """A20: its `exists` is True for folders too."""
+
+    lists_empty_folders = True
 
     @pytest.fixture(params=["memory", "file", "slash", "logged"])
     def store(self, request: Any, tmp_path: Path) -> Store:
