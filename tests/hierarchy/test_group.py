@@ -330,3 +330,21 @@ def test_a_group_that_was_deleted_gets_no_members(
         with pytest.raises(oz.NodeChanged, match="deleted or moved"):
             create()
     assert list(root) == []
+
+
+def test_a_list_of_names_needs_one_look_at_the_members() -> None:
+    store = RecordingStore(oz.storage.MemoryStore())
+    group = oz.create_group(store)
+    group.create_group("a")
+    assert [*group] == ["a"]
+    store.calls.clear()
+    assert list(group) == ["a"]  # which also asks for the length
+    alone = len(store.calls)
+    store.calls.clear()
+    assert ",".join(iter(group)) == "a"
+    assert len(store.calls) == alone
+    later = iter(group)
+    assert len(group) == 1
+    group.create_group("b")
+    assert (list(group), sorted(group), len(group)) == (["a", "b"], ["a", "b"], 2)
+    assert [*later] == ["a"]  # as of the length

@@ -59,6 +59,7 @@ class Group(NodeHandle[GroupModel]):
             raise WrongNode(f"{location} is an array, not a group; omnizarr.open opens both")
         self._location = location
         self._model = model
+        self._listed: list[str] = []  # for an iterator that has not begun
 
     # Members
 
@@ -129,10 +130,18 @@ class Group(NodeHandle[GroupModel]):
         return False
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._nodes()))
+        listed: list[str] = []
+        # list() asks for the length before the first name: one listing serves both.
+        self._listed = listed
+
+        def names() -> Iterator[str]:
+            yield from listed or sorted(self._nodes())
+
+        return names()
 
     def __len__(self) -> int:
-        return len(self._nodes())
+        self._listed[:] = sorted(self._nodes())
+        return len(self._listed)
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self)
