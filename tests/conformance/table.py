@@ -36,7 +36,6 @@ PARTLY: dict[str, str] = {
     "V3-68": "chunks of shards are fetched one by one; a Blosc chunk is fetched as a whole",
     "V3-86": "the Windows part is simulated",
     "V3-90": "see V3-34",
-    "V3-94": "values beyond the edge in a border chunk reappear without a warning",
     "V3-102": "see V3-34",
 }
 # Number of rows in each group; numbers are never reused.

@@ -199,6 +199,11 @@ def test_growing_with_erase_shows_the_fill_value_also_inside_partial_chunks(
     store, array = hundred
     with pytest.warns(oz.OmnizarrWarning, match="kept"):
         array.resize(45)
+    again = r"5 chunks and elements of 1 border chunks outside \(45,\) of / show again"
+    with pytest.warns(oz.OmnizarrWarning, match=again):
+        array.resize(100)
+    with pytest.warns(oz.OmnizarrWarning, match="kept"):
+        array.resize(45)
     array.resize(100, outside="erase")
     assert array[...].tolist() == [*range(1, 46), *[0] * 55]
     assert chunk_keys(store) == [f"c/{i}" for i in range(5)]
