@@ -10,8 +10,10 @@ from __future__ import annotations
 import bz2
 import lzma
 import struct
+import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,6 +33,7 @@ from omnizarr.codecs.codec import (
 
 _EXTRA = 2**20  # bytes of memory that libdeflate needs besides
 _GZIP = 31  # zlib's window for gzip
+SMALL = 2**18  # bytes of a chunk for which numcodecs' new context costs more than a copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +250,17 @@ class Lz4(BytesBytesCodec):
         return bytes(lz4.decompress(as_bytes_array(data)))
 
 
+class _Contexts(threading.local):
+    """The zstd contexts of one thread: making one takes as long as decoding a small chunk."""
+
+    def __init__(self) -> None:
+        self.compressors: dict[Zstd, zstandard.ZstdCompressor] = {}
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_contexts = _Contexts()
+
+
 @dataclass(frozen=True, slots=True)
 class Zstd(BytesBytesCodec):
     """The registered extension ``zstd`` (RFC 8878), and ``zstd`` in version 2.
@@ -273,13 +287,19 @@ class Zstd(BytesBytesCodec):
         self.check("checksum", isinstance(self.checksum, bool), "true or false")
 
     def encode(self, data: Buffer) -> Buffer:
-        context = zstandard.ZstdCompressor(level=self.level, write_checksum=self.checksum)
-        return bytes(context.compress(data))
+        context = _contexts.compressors.get(self)
+        if context is None:
+            context = zstandard.ZstdCompressor(level=self.level, write_checksum=self.checksum)
+            _contexts.compressors[self] = context
+        return context.compress(data)
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         stated, limit = content_size(data), limit_of(size)
         if stated is not None and (stated > limit or size not in (None, stated)):
             raise ValueError(f"the frame says {stated} bytes, expected {limit}")
+        if stated is not None and stated <= SMALL:
+            with suppress(zstandard.ZstdError):  # several frames, or damage: numcodecs knows both
+                return _contexts.decompressor.decompress(data, allow_extra_data=False)
         if size is None:
             return bytes(zstd.decompress(as_bytes_array(data)))
         out = np.empty(size, np.uint8)
