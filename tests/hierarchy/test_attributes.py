@@ -137,6 +137,7 @@ def test_it_is_a_mapping(zarr_format: int | str) -> None:
     assert dict(attrs.items()) == attrs.asdict() == {"b": [1, {"c": None}], "d": 0.5}
     assert repr(attrs) == repr(attrs.asdict())
     attrs.put({"x": 1})
+    assert attrs == {"x": 1}
     assert attrs.popitem() == ("x", 1)
     attrs.update(y=1, z=2)
     attrs.clear()

@@ -217,6 +217,17 @@ def test_deleting_takes_all_below_and_nothing_beside(zarr_format: int | str) -> 
     assert len(root) == 2
 
 
+def test_deleting_keeps_what_is_not_zarr_unless_asked_to_erase_it() -> None:
+    root = sample()
+    root.store.set("b/notes.txt", b"mine")
+    before = dict(root.store.values)
+    with pytest.raises(oz.StoreError, match=r"notes\.txt.*foreign=True"):
+        del root["b"]
+    assert root.store.values == before
+    root.delete("b", foreign=True)
+    assert not [key for key in root.store.values if key.startswith("b/")]
+
+
 def test_a_store_that_cannot_list_is_reported_and_opens_by_name() -> None:
     store = SmallestStore()
     oz.create_group(store).create_array("a", shape=3)

@@ -362,6 +362,7 @@ def test_an_invalid_write_is_refused_and_changes_nothing(tmp_path: Path) -> None
         (data.isel(time=[0]), {"mode": "a"}, ValueError, "append_dim extends an array"),
         (data, {"mode": "a", "encoding": {"t": {}}}, ValueError, "are stored already"),
         (data[["t"]], {"region": {"lon": slice(1)}}, ValueError, "'lon', which is not a dimension"),
+        (data, {"region": {"time": slice(0, 6, 2)}}, ValueError, "must not have a step"),
         (data, {"region": {"time": slice(6)}}, ValueError, "drop them with .drop_vars"),
         (
             data[["t"]].isel(lat=[0, 2]),
