@@ -30,14 +30,7 @@ from omnizarr.codecs.codec import (
     is_fill,
     raise_problems,
 )
-from omnizarr.codecs.pipeline import (
-    CodecPipeline,
-    Decode,
-    Requests,
-    bind_pipeline,
-    map_missing,
-    report_missing,
-)
+from omnizarr.codecs.pipeline import CodecPipeline, Decode, Requests, bind_pipeline
 from omnizarr.data_types import bind as bind_type
 from omnizarr.errors import ChunkError, error_context
 from omnizarr.model import Named
@@ -293,9 +286,12 @@ class Shards(ArrayBytes):
         return self.layout.join(found)
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        out = np.empty(spec.shape, spec.data_type.dtype)
-        self.decode_part(data, self.whole, out)
-        return out
+        return self.decode_whole(data)[0]
+
+    def decode_whole(self, data: Buffer) -> tuple[npt.NDArray[Any], list[Region]]:
+        """Return the array of a whole shard, and its boxes without data."""
+        out = np.empty(self.spec.shape, self.spec.data_type.dtype)
+        return out, self.decode_part(data, self.whole, out)
 
     # Parts of shards
 
@@ -313,28 +309,29 @@ class Shards(ArrayBytes):
         with _codec_context():
             return partial(self._decode_chunks, chunks, split_joined(wanted, answers))
 
-    def decode_part(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> None:
-        """Fill `out` with part of a whole shard."""
+    def decode_part(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> list[Region]:
+        """Fill `out` with part of a whole shard; return boxes without data."""
         view = memoryview(data)
         chunks = self.inner_chunks(self.index(self.layout.index_range.of(view)), region)
         ranges = {c.range for c in chunks if c.range is not None}
         with _codec_context():
             fetched = {r: check_length(r, r.of(view)) for r in ranges}
-        self._decode_chunks(chunks, fetched, out)
+        return self._decode_chunks(chunks, fetched, out)
 
     def _decode_chunks(
         self, chunks: list[InnerChunk], fetched: dict[Range, Buffer], out: npt.NDArray[Any]
-    ) -> None:
-        """Fill `out` from the bytes of inner chunks."""
+    ) -> list[Region]:
+        """Fill `out` from the bytes of inner chunks; return the boxes of missing ones."""
+        missing: list[Region] = []
         for chunk in chunks:
-            part = _view(out, chunk.outside)
+            part, boxes = _view(out, chunk.outside), [chunk.inside]
             if chunk.range is None:
                 part[...] = self.spec.fill
-                report_missing(self.to_shard(chunk.coords, chunk.inside))
-                continue
-            to_shard = partial(self.to_shard, chunk.coords)
-            with inner_chunk_context(chunk.coords), map_missing(to_shard):
-                self.inner.decode_into(fetched[chunk.range], chunk.inside, part)
+            else:
+                with inner_chunk_context(chunk.coords):
+                    boxes = self.inner.decode_into(fetched[chunk.range], chunk.inside, part)
+            missing += [self._to_shard(chunk.coords, box) for box in boxes]
+        return missing
 
     def update(
         self, old: Buffer | None, spec: Spec, region: Region, value: npt.NDArray[Any]
@@ -358,7 +355,7 @@ class Shards(ArrayBytes):
                 chunks[number] = data
         return self.layout.join(chunks) if chunks else None
 
-    def to_shard(self, coords: Coords, box: Region) -> Region:
+    def _to_shard(self, coords: Coords, box: Region) -> Region:
         """Return a box of an inner chunk as a box of the shard."""
         parts = zip(box, coords, self.inner.spec.shape, strict=True)
         return tuple(slice(s.start + c * n, s.stop + c * n) for s, c, n in parts)

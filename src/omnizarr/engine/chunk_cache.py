@@ -246,16 +246,17 @@ def _fill(
     value: Value,
     region: Region,
     out: Values,
-) -> None:
-    """Fill `out` with part of a chunk."""
+) -> list[Region]:
+    """Fill `out` with part of a chunk; nobody asks here for its boxes without data."""
     if pipeline.sharded is not None:
         shards, axes = pipeline.sharded
         turned = tuple(region[i] for i in axes)
         _fill_from_shard(cache, name, shards, value, turned, out.transpose(axes))
-        return
+        return []
     [chunk] = cache.get([name], lambda _: [_decoded(pipeline, value.parts([None])[0])])
     index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
     out[...] = chunk[index]
+    return []
 
 
 def _fill_from_shard(

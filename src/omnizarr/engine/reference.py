@@ -14,7 +14,7 @@ import numpy.typing as npt
 from omnizarr import config
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.codec import Buffer, Region, is_fill
-from omnizarr.codecs.pipeline import Decode, Requests, record_missing, run_requests
+from omnizarr.codecs.pipeline import Decode, Requests, run_requests
 from omnizarr.concurrency.pool import for_each, in_parallel, thread_slots, useful_threads
 from omnizarr.concurrency.retry import CONFLICTS, Overtaken, retry_conflicts
 from omnizarr.engine.binding import BoundArray, chunk_context
@@ -115,11 +115,8 @@ def fill_row(
         return
     part = out[index] if row.pick is None else empty_box(array, row.region)
     with chunk_context("read", array, row.coords):
-        if filled is None:
-            decode(part)
-        else:
-            with record_missing() as boxes:
-                decode(part)
+        boxes = decode(part)
+        if filled is not None:
             filled.add(row, boxes)
     if row.pick is not None:
         out[index] = part[row.pick]
