@@ -208,6 +208,7 @@ def empty_box(array: BoundArray, region: Region) -> npt.NDArray[Any]:
 def write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray[Any]) -> None:
     """Store the parts of `value` that belong into the chunks of some rows."""
     store: Any = array.chunk_store
+    array.check_skipped()  # the kernel writes no such array
     _ = array.first_pipeline  # an unknown codec is not an error of one chunk
     several, together = None, _write_some
     if array.encoding.other_keys((0,) * len(array.grid.axes)):
@@ -286,6 +287,7 @@ def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
 
 def write_fields(array: BoundArray, row: Row, names: Any, value: npt.NDArray[Any]) -> None:
     """Store some fields of one chunk's items by compare-and-set; other fields stay."""
+    array.check_skipped()
     pipeline = array.pipeline_at(row.coords)
     index: Any = (*row.outer, ...)
 
