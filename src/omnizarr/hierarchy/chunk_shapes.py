@@ -10,6 +10,7 @@ import numpy as np
 
 from omnizarr.config import byte_size
 from omnizarr.data_types import DataType
+from omnizarr.data_types.data_type import item_bytes
 from omnizarr.errors import InvalidArgument, WrongType
 from omnizarr.model import ArrayModel, Named
 
@@ -22,7 +23,7 @@ SHARD_BYTES = 2**26
 
 def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Named:
     """Return the chunk grid that the option `chunks` describes."""
-    itemsize = item_bytes(data_type)
+    itemsize = item_bytes(data_type.dtype)
     if isinstance(chunks, str) and chunks != AUTO:
         return _regular(guess_chunks(shape, itemsize, byte_size(chunks, "chunks")))
     if chunks is None or chunks is True or isinstance(chunks, str):
@@ -111,7 +112,7 @@ def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[An
         raise InvalidArgument(f"shards {shards!r} need chunks of one shape")
     if shards is True or isinstance(shards, str):
         target = SHARD_BYTES if shards in (True, AUTO) else byte_size(str(shards), "shards")
-        return _grow_shard(tuple(chunks), array.shape, item_bytes(data_type), target)
+        return _grow_shard(tuple(chunks), array.shape, item_bytes(data_type.dtype), target)
     if isinstance(shards, (int, np.integer)):
         shards = (shards,) * len(chunks)
     sizes = tuple(shards)
@@ -143,8 +144,3 @@ def _grow_shard(
         axis = min(room, key=lambda i: sizes[i] / chunks[i])
         sizes[axis] *= 2
     return tuple(sizes)
-
-
-def item_bytes(data_type: DataType) -> int:
-    """Return the bytes of an element, which for strings and the like are a guess."""
-    return 16 if data_type.variable else max(1, data_type.dtype.itemsize)
