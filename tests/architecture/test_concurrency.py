@@ -26,7 +26,7 @@ NAMES = {
     "functools": {"lru_cache"},
     "random": {"random", "uniform"},
 }
-_CONDITIONS = {"aio.py", "engine/prefetch.py"}
+_CONDITIONS = {"aio.py"}
 # Waiting for a time that is known is no retry: for a lease to run out.
 _SLEEPS = {"bulk/repair.py"}
 

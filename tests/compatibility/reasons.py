@@ -33,6 +33,8 @@ REASONS: dict[str, dict[str, str]] = {
     "zarr.Array": {},
     "zarr.Group": {},
     "zarr.codecs": {
+        **dict.fromkeys(("BloscCname", "BloscShuffle", "Endian", "ShardingCodecIndexLocation"),
+                        "give its text; the enum is in `omnizarr.zarr.codecs`"),
         "SubchunkWriteOrder": "metadata do not state the order of chunks inside a shard",
     },
     "zarr.storage": {

@@ -93,7 +93,7 @@ def test_missing_values_do_not_become_words(missing: Any, dtype: Any) -> None:
     first: Any = "a" if np.dtype(dtype).kind in "TSU" else 1
     for values in ([first, missing], np.array([first, missing], object), missing):
         with pytest.raises(TypeError, match=r"(it is a missing value; .*optional|different kinds)"):
-            convert(values, np.dtype(dtype), " in /a")
+            convert(values, np.dtype(dtype), "a")
 
 
 @pytest.mark.parametrize("na", [None, np.nan, pd.NA])
@@ -139,7 +139,7 @@ def test_fields_are_checked_like_arrays(values: Any) -> None:
     wide = np.dtype([("a", object), ("b", object)])
     for each in (values, np.array(values, wide)):
         with pytest.raises(oz.InvalidArgument, match=r"at index \(.,\) .* in field '[nt]' in /a"):
-            convert(each, dtype, " in /a")
+            convert(each, dtype, "a")
     fine = np.array([(1, "ab")], [("x", "i8"), ("y", "U4")])
     assert cast(fine, dtype).tolist() == [(1, b"ab")]
 

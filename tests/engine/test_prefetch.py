@@ -73,9 +73,9 @@ def test_a_full_read_requests_every_chunk_once_in_few_calls(threads: int) -> Non
 def test_the_bytes_in_flight_bound_a_batch() -> None:
     large = np.concatenate([DATA] * 4)
     store, array = far(large, chunks=(8, 32, 32), codecs=["bytes"])
-    with oz.configure(in_flight="1 MiB"):
+    with oz.configure(in_flight="1 MiB", threads=2):
         assert np.array_equal(array[...], large)
-    # Of 128 chunks of 16 KiB, half a MiB is fetched while the other half is decoded.
+    # Of 128 chunks of 16 KiB, each of two threads fetches half a MiB and decodes it.
     assert [len(call) for call in store.calls] == [32] * 4
 
 

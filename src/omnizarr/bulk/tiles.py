@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array as packed
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,24 +22,13 @@ from omnizarr.extension import (
     stored_keys,
     traits,
 )
+from omnizarr.extension import item_bytes as item_bytes
 
 Box = tuple[slice, ...]
 TILE_BYTES = 2**25  # of a tile in memory, if its chunks are not larger
 TILE_CHUNKS = 4096  # at most in a tile
 FEW_CHUNKS = 64  # of an array whose keys need not be listed
 MAX_LISTED = 2**24  # stored chunks of an array, eight bytes each, that are kept at a time
-TEXT_BYTES = 64  # of an element of variable length in memory, for estimates
-
-
-def item_bytes(dtype: Any) -> int:
-    """Return the bytes of an element in memory; an estimate for text, whose size varies.
-
-    NumPy needs 16 bytes for a string, plus the text if it is longer; a Python object about 60.
-    """
-    if dtype is str or dtype is bytes:
-        return TEXT_BYTES
-    found = np.dtype(dtype)
-    return TEXT_BYTES if found.hasobject or found.kind == "T" else max(1, found.itemsize)
 
 
 def show_box(name: str, box: Box) -> str:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from omnizarr.codecs.serializers import VlenBytes as VLenBytesCodec
     from omnizarr.codecs.serializers import VlenUtf8 as VLenUTF8Codec
     from omnizarr.codecs.sharding import ShardingIndexed as ShardingCodec
-    from omnizarr.codecs.specify import BloscCname, BloscShuffle, Endian, ShardingCodecIndexLocation
 
 __all__ = [
     "BZ2",
@@ -40,9 +39,7 @@ __all__ = [
     "ArrayArrayCodec",
     "ArrayBytesCodec",
     "Blosc",
-    "BloscCname",
     "BloscCodec",
-    "BloscShuffle",
     "BytesBytesCodec",
     "BytesCodec",
     "CastValue",
@@ -50,12 +47,10 @@ __all__ = [
     "CodecPipeline",
     "Configured",
     "Crc32cCodec",
-    "Endian",
     "GZip",
     "GzipCodec",
     "ScaleOffset",
     "ShardingCodec",
-    "ShardingCodecIndexLocation",
     "Spec",
     "TransposeCodec",
     "VLenBytesCodec",
@@ -127,17 +122,13 @@ _LATER = {
     "LZMA": "codecs.compressors:Lzma",
     "Zlib": "codecs.compressors:Zlib",
     # The names that zarr-python has.
-    "BloscCname": "codecs.specify:BloscCname",
     "BloscCodec": "codecs.blosc:Blosc",
-    "BloscShuffle": "codecs.specify:BloscShuffle",
     "BytesCodec": "codecs.serializers:Bytes",
     "CastValue": "codecs.cast_value:CastValue",
     "Crc32cCodec": "codecs.compressors:Crc32c",
-    "Endian": "codecs.specify:Endian",
     "GzipCodec": "codecs.compressors:StrictGzip",
     "ScaleOffset": "codecs.scale_offset:ScaleOffset",
     "ShardingCodec": "codecs.sharding:ShardingIndexed",
-    "ShardingCodecIndexLocation": "codecs.specify:ShardingCodecIndexLocation",
     "TransposeCodec": "codecs.filters:Transpose",
     "VLenBytesCodec": "codecs.serializers:VlenBytes",
     "VLenUTF8Codec": "codecs.serializers:VlenUtf8",

@@ -169,7 +169,7 @@ class NumcodecsSerializer(ArrayBytes):
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         items = array.astype(object) if spec.data_type.variable else array
         # In C order, and at least 1-dimensional: numcodecs minds both.
-        return _to_bytes(self.codec.encode(np.ascontiguousarray(items)))
+        return to_bytes(self.codec.encode(np.ascontiguousarray(items)))
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         if self.codec.codec_id.startswith("vlen"):
@@ -194,17 +194,22 @@ class NumcodecsBytes(BytesBytes):
         return size if id_ == "shuffle" else None
 
     def encode(self, data: Buffer) -> Buffer:
-        return _to_bytes(self.codec.encode(as_bytes_array(data)))
+        return to_bytes(self.codec.encode(as_bytes_array(data)))
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
-        out = _to_bytes(self.codec.decode(as_bytes_array(data)))
-        limit = limit_of(size)
-        if len(out) > limit:
-            raise ValueError(f"it decompresses to {len(out)} bytes, expected at most {limit}")
-        return out
+        return within_limit(to_bytes(self.codec.decode(as_bytes_array(data))), size)
 
 
-def _to_bytes(data: Any) -> bytes:
+def within_limit(made: bytes, size: int | None) -> bytes:
+    """Return what a codec made; raise if it is more than the expected size, or the limit."""
+    limit = limit_of(size)
+    if len(made) > limit:
+        raise ValueError(f"it decompresses to {len(made)} bytes, expected at most {limit}")
+    return made
+
+
+def to_bytes(data: Any) -> bytes:
+    """Return what a codec of another package made as bytes."""
     if isinstance(data, (bytes, bytearray)):
         return bytes(data)
     if isinstance(data, io.BytesIO):

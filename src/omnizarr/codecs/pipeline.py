@@ -4,15 +4,12 @@ To read part of a chunk, a pipeline makes a generator of requests (`Requests`): 
 ranges that it wants and is sent them, perhaps in several rounds, and returns a function that
 decodes. The caller does the fetching, so that one round of requests can serve many chunks.
 
-While a chunk is decoded, boxes without data in it (missing inner chunks of a shard) are reported to
-whoever called `record_missing` on the same thread.
+Who decodes a chunk is told its boxes without data: the missing inner chunks of a shard.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
@@ -53,7 +50,8 @@ T = TypeVar("T")
 Request: TypeAlias = tuple[str, Range | None]  # a key and a byte range of its value, None: all
 Answers: TypeAlias = Sequence[Buffer | None]  # None: there is no such key
 Requests: TypeAlias = Generator[list[Request], Answers, T]
-Decode: TypeAlias = Callable[[npt.NDArray[Any]], None]  # fills an array
+# Fills an array, and returns the boxes without data in it, in the coordinates of the chunk.
+Decode: TypeAlias = Callable[[npt.NDArray[Any]], list[Region]]
 
 
 def bind_pipeline(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") -> CodecPipeline:
@@ -205,14 +203,22 @@ class CodecPipeline:
 
     def decode(self, data: Buffer) -> npt.NDArray[Any]:
         """Return the chunk of stored bytes; the array may be read-only and not contiguous."""
-        data = self.decode_last(data, len(self.bytes_bytes))
+        return self._decode(data)[0]
+
+    def _decode(self, data: Buffer) -> tuple[npt.NDArray[Any], list[Region]]:
+        """Return the chunk of stored bytes, and its boxes without data."""
+        data, missing = self.decode_last(data, len(self.bytes_bytes)), list[Region]()
         if len(data) == self.plain_size:  # the same as below with fewer calls
-            return np.frombuffer(data, self.spec.data_type.dtype).reshape(self.spec.shape)
+            chunk = np.frombuffer(data, self.spec.data_type.dtype).reshape(self.spec.shape)
+            return chunk, missing
         size = self.array_bytes.encoded_size(self.inner)
-        with map_missing(self.to_chunk_axes), codec_context(self.array_bytes, "decode"):
+        with codec_context(self.array_bytes, "decode"):
             if size is not None and len(data) != size:
                 raise ValueError(f"there are {len(data)} bytes, expected {size}")
-            array = self.array_bytes.decode(data, self.inner)
+            if hasattr(self.array_bytes, "decode_whole"):
+                array, missing = self.array_bytes.decode_whole(data)
+            else:
+                array = self.array_bytes.decode(data, self.inner)
         after = self.inner
         for codec, spec in reversed(self.array_array):
             with codec_context(codec, "decode"):
@@ -220,7 +226,7 @@ class CodecPipeline:
             after = spec
         if array.shape != self.spec.shape:
             raise ChunkError(f"decoded to shape {array.shape}, expected {self.spec.shape}")
-        return np.asarray(array)
+        return np.asarray(array), [*map(self._to_chunk_axes, missing)]
 
     def decode_last(self, data: Buffer, count: int) -> Buffer:
         """Undo the last `count` codecs, which all map bytes to bytes."""
@@ -248,11 +254,10 @@ class CodecPipeline:
         decode: Decode | None = yield from shard.read_part(key, tuple(region[i] for i in axes))
         return None if decode is None else partial(self._fill_from_shard, decode)
 
-    def _fill_from_shard(self, decode: Decode, out: npt.NDArray[Any]) -> None:
-        with map_missing(self.to_chunk_axes):
-            decode(out.transpose(self.axes))
+    def _fill_from_shard(self, decode: Decode, out: npt.NDArray[Any]) -> list[Region]:
+        return [*map(self._to_chunk_axes, decode(out.transpose(self.axes)))]
 
-    def to_chunk_axes(self, box: Region) -> Region:
+    def _to_chunk_axes(self, box: Region) -> Region:
         """Return a box of the array that becomes bytes as a box of the chunk.
 
         Of a reshaped chunk that is all of it.
@@ -261,15 +266,16 @@ class CodecPipeline:
             return tuple(slice(0, n) for n in self.spec.shape)
         return tuple(box[self.axes.index(axis)] for axis in range(len(box)))
 
-    def decode_into(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> None:
-        """Fill `out` with part of the chunk of stored bytes."""
+    def decode_into(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> list[Region]:
+        """Fill `out` with part of the chunk of stored bytes; return boxes without data."""
         if self.sharded is not None:
             shard, axes = self.sharded
             turned = tuple(region[i] for i in axes)
-            self._fill_from_shard(partial(shard.decode_part, data, turned), out)
-            return
+            return self._fill_from_shard(partial(shard.decode_part, data, turned), out)
+        chunk, missing = self._decode(data)
         index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
-        out[...] = self.decode(data)[index]
+        out[...] = chunk[index]
+        return missing
 
     def update(self, old: Buffer | None, region: Region, value: npt.NDArray[Any]) -> Buffer | None:
         """Return the bytes of a chunk with a part replaced; None if only fill values are left."""
@@ -355,45 +361,3 @@ def gather_requests(several: Iterable[Requests[T]]) -> Requests[list[T]]:
                 found[number] = end.value
         waiting = still
     return [found[number] for number in sorted(found)]
-
-
-# Missing inner chunks
-
-
-class _Record(threading.local):
-    boxes: list[Region] | None = None  # without data; None while nobody wants to know
-
-
-_record = _Record()
-
-
-@contextmanager
-def record_missing() -> Iterator[list[Region]]:
-    """Yield a list that gets the boxes without data that this thread decodes in the block.
-
-    They are along the axes of the chunk that is decoded; `map_missing` changes the axes.
-    """
-    before, boxes = _record.boxes, list[Region]()
-    _record.boxes = boxes
-    try:
-        yield boxes
-    finally:
-        _record.boxes = before
-
-
-def report_missing(box: Region) -> None:
-    """Report that a box has no data."""
-    if _record.boxes is not None:
-        _record.boxes.append(box)
-
-
-@contextmanager
-def map_missing(change: Callable[[Region], Region]) -> Iterator[None]:
-    """Report boxes without data from the block after mapping them with `change`."""
-    if _record.boxes is None:
-        yield
-        return
-    with record_missing() as boxes:
-        yield
-    for box in boxes:
-        report_missing(change(box))

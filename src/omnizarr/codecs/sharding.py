@@ -26,23 +26,13 @@ from omnizarr.codecs.codec import (
     Kind,
     Region,
     Spec,
-    inner_codecs,
     is_fill,
-    raise_problems,
 )
-from omnizarr.codecs.pipeline import (
-    CodecPipeline,
-    Decode,
-    Requests,
-    bind_pipeline,
-    map_missing,
-    report_missing,
-)
+from omnizarr.codecs.pipeline import CodecPipeline, Decode, Requests, bind_pipeline
 from omnizarr.data_types import bind as bind_type
 from omnizarr.errors import ChunkError, error_context
 from omnizarr.model import Named
-from omnizarr.model.fields import Fields
-from omnizarr.model.node import check_members, invalid
+from omnizarr.model.node import invalid
 from omnizarr.stores import Range
 from omnizarr.stores.byte_ranges import JoinedRanges, join_ranges
 
@@ -204,24 +194,17 @@ class ShardingIndexed(Configured):
 
     name: ClassVar[str] = "sharding_indexed"
     codec_lists: ClassVar[tuple[str, ...]] = ("codecs", "index_codecs")
+    stated: ClassVar[tuple[str, ...]] = codec_lists
     kind: ClassVar[Kind] = "array->bytes"
 
     def __post_init__(self) -> None:
-        given: Any = self.chunk_shape
-        shape = (given,) if isinstance(given, int) else tuple(given)
-        object.__setattr__(self, "chunk_shape", shape)
+        shape: Any = self.chunk_shape
+        listed = shape if isinstance(shape, (list, tuple)) else [None]
+        good = all(isinstance(n, (int, np.integer)) and n > 0 and n is not True for n in listed)
+        self.check("chunk_shape", good, "a list of positive integers")
+        self.check("index_location", self.index_location in ("end", "start"), "'end' or 'start'")
+        object.__setattr__(self, "chunk_shape", tuple(map(int, listed)))
         self.name_codecs()
-
-    @classmethod
-    def bind(cls, stated: Named) -> ShardingIndexed:
-        needed = ("chunk_shape", "codecs", "index_codecs")
-        check_members(stated, "codec", required=needed, optional=("index_location",))
-        fields = Fields("", stated.configuration, [])
-        shape = fields.integers("chunk_shape", least=1)
-        location = fields.choice("index_location", ("end", "start"))
-        raise_problems(fields, cls.name)
-        codecs, index_codecs = inner_codecs(stated, "codecs", "index_codecs")
-        return cls(shape, codecs, index_codecs, location)
 
     @property
     def inside(self) -> tuple[Named, ...]:
@@ -293,9 +276,12 @@ class Shards(ArrayBytes):
         return self.layout.join(found)
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        out = np.empty(spec.shape, spec.data_type.dtype)
-        self.decode_part(data, self.whole, out)
-        return out
+        return self.decode_whole(data)[0]
+
+    def decode_whole(self, data: Buffer) -> tuple[npt.NDArray[Any], list[Region]]:
+        """Return the array of a whole shard, and its boxes without data."""
+        out = np.empty(self.spec.shape, self.spec.data_type.dtype)
+        return out, self.decode_part(data, self.whole, out)
 
     # Parts of shards
 
@@ -313,28 +299,29 @@ class Shards(ArrayBytes):
         with _codec_context():
             return partial(self._decode_chunks, chunks, split_joined(wanted, answers))
 
-    def decode_part(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> None:
-        """Fill `out` with part of a whole shard."""
+    def decode_part(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> list[Region]:
+        """Fill `out` with part of a whole shard; return boxes without data."""
         view = memoryview(data)
         chunks = self.inner_chunks(self.index(self.layout.index_range.of(view)), region)
         ranges = {c.range for c in chunks if c.range is not None}
         with _codec_context():
             fetched = {r: check_length(r, r.of(view)) for r in ranges}
-        self._decode_chunks(chunks, fetched, out)
+        return self._decode_chunks(chunks, fetched, out)
 
     def _decode_chunks(
         self, chunks: list[InnerChunk], fetched: dict[Range, Buffer], out: npt.NDArray[Any]
-    ) -> None:
-        """Fill `out` from the bytes of inner chunks."""
+    ) -> list[Region]:
+        """Fill `out` from the bytes of inner chunks; return the boxes of missing ones."""
+        missing: list[Region] = []
         for chunk in chunks:
-            part = _view(out, chunk.outside)
+            part, boxes = _view(out, chunk.outside), [chunk.inside]
             if chunk.range is None:
                 part[...] = self.spec.fill
-                report_missing(self.to_shard(chunk.coords, chunk.inside))
-                continue
-            to_shard = partial(self.to_shard, chunk.coords)
-            with inner_chunk_context(chunk.coords), map_missing(to_shard):
-                self.inner.decode_into(fetched[chunk.range], chunk.inside, part)
+            else:
+                with inner_chunk_context(chunk.coords):
+                    boxes = self.inner.decode_into(fetched[chunk.range], chunk.inside, part)
+            missing += [self._to_shard(chunk.coords, box) for box in boxes]
+        return missing
 
     def update(
         self, old: Buffer | None, spec: Spec, region: Region, value: npt.NDArray[Any]
@@ -358,7 +345,7 @@ class Shards(ArrayBytes):
                 chunks[number] = data
         return self.layout.join(chunks) if chunks else None
 
-    def to_shard(self, coords: Coords, box: Region) -> Region:
+    def _to_shard(self, coords: Coords, box: Region) -> Region:
         """Return a box of an inner chunk as a box of the shard."""
         parts = zip(box, coords, self.inner.spec.shape, strict=True)
         return tuple(slice(s.start + c * n, s.stop + c * n) for s, c, n in parts)

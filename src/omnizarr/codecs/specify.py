@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Any
 
 from omnizarr import registry
@@ -139,59 +139,6 @@ def _completed(named: Named, itemsize: int | None) -> Named:
     return Named(named.name, {"shuffle": shuffle, "typesize": itemsize, **stated})
 
 
-class Endian(StrEnum):
-    """The byte order of `BytesCodec`.
-
-    Examples:
-        >>> oz.codecs.BytesCodec(endian=oz.codecs.Endian.big).to_dict()["configuration"]
-        {'endian': 'big'}
-    """
-
-    big = "big"
-    little = "little"
-
-
-class BloscShuffle(StrEnum):
-    """The shuffle of `BloscCodec`, which comes before compression.
-
-    Examples:
-        >>> str(oz.codecs.BloscShuffle.bitshuffle)
-        'bitshuffle'
-    """
-
-    noshuffle = "noshuffle"
-    shuffle = "shuffle"
-    bitshuffle = "bitshuffle"
-
-
-class BloscCname(StrEnum):
-    """The compressor of `BloscCodec`.
-
-    Examples:
-        >>> oz.codecs.BloscCname.zstd == "zstd"
-        True
-    """
-
-    lz4 = "lz4"
-    lz4hc = "lz4hc"
-    blosclz = "blosclz"
-    zstd = "zstd"
-    snappy = "snappy"
-    zlib = "zlib"
-
-
-class ShardingCodecIndexLocation(StrEnum):
-    """The place of the shard index of `ShardingCodec`.
-
-    Examples:
-        >>> [str(place) for place in oz.codecs.ShardingCodecIndexLocation]
-        ['start', 'end']
-    """
-
-    start = "start"
-    end = "end"
-
-
 def inner_chunk_shape(array: ArrayModel) -> tuple[int, ...] | None:
     """Return the shape of the chunks inside shards, along the array's axes; None without shards.
 
@@ -240,21 +187,13 @@ def pipeline(array: ArrayModel) -> PipelineSpec:
 def memory_order(array: ArrayModel) -> str:
     """``"F"`` where chunks, inside shards if there are any, have reversed axes, else ``"C"``."""
     axes = list(range(len(array.shape)))
-    backwards, orders = axes[::-1], list(_transpositions(array.codecs))
+    backwards, orders = axes[::-1], list[Any]()
+    with suppress(InvalidArgument, InvalidMetadata):  # which are reported elsewhere
+        filters = (c for c in pipeline(array).filters if c.name == "transpose")
+        orders = [o for c in filters if (o := c.configuration.get("order")) != "C"]
     for order in orders:
-        if order != "F" and {*map(repr, order)} != {*map(repr, backwards)}:
+        known = isinstance(order, (str, list, tuple))
+        if order != "F" and not (known and {*map(repr, order)} == {*map(repr, backwards)}):
             return "C"  # not all axes: another codec reshapes the array, or it is not valid
         axes = axes[::-1] if order == "F" else [axes[i] for i in order]
     return "F" if orders and axes == backwards else "C"
-
-
-def _transpositions(codecs: Sequence[Named]) -> Iterator[Any]:
-    """Yield the axis orders of all `transpose` codecs, without loading any, inside shards too."""
-    for codec in codecs:
-        order = codec.configuration.get("order")
-        if codec.name == "transpose" and isinstance(order, (str, list, tuple)) and order != "C":
-            yield order
-        inner = codec.configuration.get("codecs")
-        if codec.name == "sharding_indexed" and isinstance(inner, (list, tuple)):
-            with suppress(InvalidArgument, InvalidMetadata):  # which are reported elsewhere
-                yield from _transpositions([to_named(each, None) for each in inner])

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from omnizarr import registry
 from omnizarr.errors import InvalidArgument, OmnizarrError, WrongType
+from omnizarr.model import paths
 
 Values: TypeAlias = npt.NDArray[Any]
 
@@ -114,14 +115,25 @@ def to_numpy(data: Any) -> Values:
     return np.asarray(data)
 
 
-def convert(value: Any, dtype: np.dtype[Any], where: str = "", item: type = object) -> Values:
+def convert(
+    value: Any, dtype: np.dtype[Any], path: str | None = None, item: type = object
+) -> Values:
     """Return what a user assigns as an array of a type; raise if the type cannot hold it.
 
-    `where` is for messages, as in " in /x". `item` is the class of all items of an object type.
+    `path` is that of the array, for messages. `item` is the class of all items of an object type.
     """
     if type(value) is int and dtype.kind in "iu":  # often, and NumPy checks it
         with suppress(OverflowError):
             return np.array(value, dtype)
+    if is_masked_array(value) and (count := np.count_nonzero(np.ma.getmask(value))):
+        raise InvalidArgument(
+            f"{count} of {value.size} values are masked, and an array of {dtype} has no missing"
+            " elements; assign values.filled(x), with an x to store in their place, or create the"
+            " array with the data type 'zarrs.optional'"
+        )
+    if isinstance(value, np.ndarray) and value.dtype == dtype and item is object:
+        return value
+    where = "" if path is None else f" in {paths.show(path)}"
     try:
         array = to_numpy(value) if hasattr(value, "dtype") else as_array(value, dtype)
     except OmnizarrError:

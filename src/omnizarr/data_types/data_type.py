@@ -13,13 +13,14 @@ import numpy.typing as npt
 from omnizarr._json import kind_of
 from omnizarr.concurrency.cache import MAX_SIZE, Key, typed_key
 from omnizarr.data_types.cast import convert, is_complex_pair, is_masked_array
-from omnizarr.errors import CannotExpress, InvalidArgument, InvalidMetadata
-from omnizarr.model import Dialect, FillValue, Named, paths
+from omnizarr.errors import CannotExpress, InvalidMetadata
+from omnizarr.model import Dialect, FillValue, Named
 
 if TYPE_CHECKING:
     from omnizarr.data_types.compound import Masking
 
 MAX_ITEM_BYTES = 2**26  # a fill value alone takes as much
+TEXT_BYTES = 64  # of an element of variable length in memory, for estimates
 Scalar: TypeAlias = "np.ndarray[tuple[()], Any]"  # 0-dimensional: keeps every bit
 
 
@@ -107,6 +108,17 @@ class DataType:
         return FillValue(self.encode(scalar, dialect), dialect)
 
 
+def item_bytes(dtype: Any) -> int:
+    """Return the bytes of an element in memory; an estimate for text, whose size varies.
+
+    NumPy needs 16 bytes for a string, plus the text if it is longer; a Python object about 60.
+    """
+    if dtype is str or dtype is bytes:
+        return TEXT_BYTES
+    found = np.dtype(dtype)
+    return TEXT_BYTES if found.hasobject or found.kind == "T" else max(1, found.itemsize)
+
+
 def own_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type, copied if it has fields, since NumPy renames fields in place."""
     return dtype if dtype.names is None else dtype.newbyteorder("|")  # which copies, and no more
@@ -165,33 +177,18 @@ def as_elements(value: Any, data_type: DataType, path: str | None = None) -> npt
     masking = data_type.masking
     if masking is None:
         item = _item_class(data_type) if data_type.dtype.hasobject else object
-        return as_values(value, data_type.dtype, path, item)
+        return convert(value, data_type.dtype, path, item)
     if isinstance(value, np.ndarray) and value.dtype == data_type.dtype != np.dtype(object):
         return value
     values, mask = masking.split(value)
     inner = masking.inner
-    data = as_values(values, inner.dtype, path, _item_class(inner))
+    data = convert(values, inner.dtype, path, _item_class(inner))
     return masking.join(data, np.asarray(mask))
 
 
 def _item_class(data_type: DataType) -> type:
     """Return the class of all items of an object type, or `object`."""
     return bytes if data_type.dtype.hasobject and data_type.zero == b"" else object
-
-
-def as_values(
-    value: Any, dtype: np.dtype[Any], path: str | None = None, item: type = object
-) -> npt.NDArray[Any]:
-    """Convert assigned values to an array of the stored type; raise if some do not fit it."""
-    if is_masked_array(value) and (count := np.count_nonzero(np.ma.getmask(value))):
-        raise InvalidArgument(
-            f"{count} of {value.size} values are masked, and an array of {dtype} has no missing"
-            " elements; assign values.filled(x), with an x to store in their place, or create the"
-            " array with the data type 'zarrs.optional'"
-        )
-    if isinstance(value, np.ndarray) and value.dtype == dtype and item is object:
-        return value
-    return convert(value, dtype, "" if path is None else f" in {paths.show(path)}", item)
 
 
 def as_plain(values: Any) -> npt.NDArray[Any]:

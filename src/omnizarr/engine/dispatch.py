@@ -132,10 +132,12 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any], *, steady: boo
     Where others may append to chunks at the end of the array, the elements that they have beyond
     its shape are kept; with `steady` the caller keeps the shape from changing.
     """
-    array.check_skipped()
     watch = array.watch
-    ends = watch is not None and not steady and _reaches_end(array, plan)
-    only = plan.only_chunk if isinstance(plan, ProductPlan) else None
+    only, ends = None, False
+    if isinstance(plan, ProductPlan):
+        only, grows = plan.only_chunk, watch is not None and not steady and array.overhangs
+        if grows and plan.runs and (only is None or plan.whole):  # and others lock the only chunk
+            ends = array.reaches_beyond(plan.last_chunk)
     changed = _changed(array, plan, only, ends)
     alone = steady or watch is None or watch.is_remote or only is not None
     store = _store if alone or plan.count < 2 else _store_steadily
@@ -160,7 +162,6 @@ def merge(
         box = tuple(slice(0, n, 1) for n in known.shape)
         write_row(array, Row(coords, box, known, (known,), False), values)
         return
-    array.check_skipped()
     with exclusive(array, [array.key(coords)]):
         array.confirm()
         start = array.grid.origin(coords)
@@ -173,7 +174,6 @@ def merge(
 
 def write_row(array: BoundArray, row: Row, values: npt.NDArray[Any]) -> None:
     """Store the part of `values` that belongs into one chunk."""
-    array.check_skipped()
     with exclusive(array, [array.key(row.coords)]):
         array.confirm()
         reference.write(array, iter([row]), 1, values)
@@ -181,7 +181,6 @@ def write_row(array: BoundArray, row: Row, values: npt.NDArray[Any]) -> None:
 
 def write_fields(array: BoundArray, plan: Plan, names: Any, value: npt.NDArray[Any]) -> None:
     """Store some fields of structured items, `value` of the plan's full shape; others stay."""
-    array.check_skipped()
     with exclusive(array, [array.key(row.coords) for row in plan.rows()]):
         array.confirm()
         if supports_compare_and_set(array.chunk_store):
@@ -237,13 +236,6 @@ def _store_steadily(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> N
         f"{paths.show(array.path)} in {array.store!r} was replaced {ATTEMPTS} times while it was"
         " written; write it again when it is replaced less often"
     )
-
-
-def _reaches_end(array: BoundArray, plan: Plan) -> bool:
-    """Return True if a plan may select chunks up to the end of the array that reach beyond it."""
-    if not array.overhangs or not isinstance(plan, ProductPlan) or not plan.runs:
-        return False
-    return (plan.whole or plan.only_chunk is None) and array.reaches_beyond(plan.last_chunk)
 
 
 def _changed(array: BoundArray, plan: Plan, only: Coords | None, ends: bool) -> list[str]:

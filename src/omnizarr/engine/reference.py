@@ -14,7 +14,7 @@ import numpy.typing as npt
 from omnizarr import config
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.codec import Buffer, Region, is_fill
-from omnizarr.codecs.pipeline import Decode, Requests, record_missing, run_requests
+from omnizarr.codecs.pipeline import Decode, Requests, run_requests
 from omnizarr.concurrency.pool import for_each, in_parallel, thread_slots, useful_threads
 from omnizarr.concurrency.retry import CONFLICTS, Overtaken, retry_conflicts
 from omnizarr.engine.binding import BoundArray, chunk_context
@@ -149,11 +149,8 @@ def fill_row(
         return
     part = out[index] if row.pick is None else empty_box(array, row.region)
     with chunk_context("read", array, row.coords):
-        if filled is None:
-            decode(part)
-        else:
-            with record_missing() as boxes:
-                decode(part)
+        boxes = decode(part)
+        if filled is not None:
             filled.add(row, boxes)
     if row.pick is not None:
         out[index] = part[row.pick]
@@ -245,6 +242,7 @@ def empty_box(array: BoundArray, region: Region) -> npt.NDArray[Any]:
 def write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray[Any]) -> None:
     """Store the parts of `value` that belong into the chunks of some rows."""
     store: Any = array.chunk_store
+    array.check_skipped()  # the kernel writes no such array
     _ = array.first_pipeline  # an unknown codec is not an error of one chunk
     several, together = None, _write_some
     if array.encoding.other_keys((0,) * len(array.grid.axes)):
@@ -323,6 +321,7 @@ def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
 
 def write_fields(array: BoundArray, row: Row, names: Any, value: npt.NDArray[Any]) -> None:
     """Store some fields of one chunk's items by compare-and-set; other fields stay."""
+    array.check_skipped()
     pipeline = array.pipeline_at(row.coords)
     index: Any = (*row.outer, ...)
 

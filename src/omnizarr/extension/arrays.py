@@ -7,7 +7,7 @@ from omnizarr.codecs.codec import Buffer
 from omnizarr.codecs.sharding import ShardingIndexed, Shards, check_length, chunk_range, present
 from omnizarr.data_types import as_type
 from omnizarr.data_types.cast import cast, is_complex_pair, is_masked_array
-from omnizarr.data_types.data_type import as_plain, old
+from omnizarr.data_types.data_type import as_plain, item_bytes, old
 from omnizarr.engine import BoundArray, kernel
 from omnizarr.engine.kernel import empty
 from omnizarr.hierarchy.array import bound_array, change_shape, unpublished, use_location
@@ -25,7 +25,6 @@ from omnizarr.hierarchy.chunk_shapes import (
     TARGET_BYTES,
     chunk_grid,
     guess_chunks,
-    item_bytes,
     shard_options,
     shard_shape,
 )

@@ -303,7 +303,7 @@ class Items:
 
 def items_of(data_type: Named) -> Items:
     """Return size and byte order of the items of an array."""
-    orders = known_byte_orders(data_type)
+    orders = byte_orders(data_type)
     # Fields of structures are never converted one by one.
     known = len(orders) == 1 and data_type.name not in ("struct", "structured")
     try:
@@ -429,21 +429,13 @@ def as_object(extension: Named) -> dict[str, Any]:
     return doc
 
 
-def known_byte_orders(data_type: Named) -> set[str]:
-    """Return the byte orders of a type; none for a malformed one, which binding it reports."""
-    try:
-        return byte_orders(data_type)
-    except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
-        return set()
-
-
 def with_order(codecs: Codecs, order: str | None) -> Codecs:
     """Return codecs that state the byte order of items; a shard index is little by default."""
     out = []
     for codec in codecs:
         if codec.name == "cast_value":
             target = codec.configuration.get("data_type")  # a malformed one is reported when bound
-            known = isinstance(target, str) and known_byte_orders(Named(target))
+            known = isinstance(target, str) and byte_orders(Named(target))
             order = "little" if known else None
         step = as_step(codec)
         if step is not None:

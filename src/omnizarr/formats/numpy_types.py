@@ -207,14 +207,18 @@ def as_json(named: Named) -> Any:
 
 
 def byte_orders(named: Named) -> set[str]:
-    """Return the byte orders of all multi-byte parts of a type: none, one or both."""
-    if named.name in ("struct", "structured"):
-        found: set[str] = set()
-        for field in named.configuration["fields"]:
-            found |= byte_orders(field_parts(field)[1])
-        return found
-    part = _ALIASES.get(named.name, named.name.removeprefix(_PAIR))
-    size = itemsize(Named(part, named.configuration))
+    """Return the byte orders of all multi-byte parts of a type: none, one or both.
+
+    None for a malformed type, which binding it reports.
+    """
+    try:
+        if named.name in ("struct", "structured"):
+            parts = (field_parts(field)[1] for field in named.configuration["fields"])
+            return {order for part in parts for order in byte_orders(part)}
+        number = _ALIASES.get(named.name, named.name.removeprefix(_PAIR))
+        size = itemsize(Named(number, named.configuration))
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
+        return set()
     if size in (None, 1) or named.name in ("raw_bytes", "null_terminated_bytes"):
         return set()
     if named.name[0] == "r" and named.name[1:].isdigit():

@@ -34,6 +34,7 @@ from omnizarr.formats.format import (
 )
 from omnizarr.formats.numpy_types import (
     as_json,
+    byte_orders,
     field_parts,
     only_old,
     renamed_struct,
@@ -163,7 +164,7 @@ class V3(Format):
         grid = self._essential(fields, "chunk_grid")
         encoding = self._essential(fields, "chunk_key_encoding")
         codecs = self._codecs(fields, len(shape), data_type)
-        order = "little" if codec_names.known_byte_orders(data_type) else None
+        order = "little" if byte_orders(data_type) else None
         if with_order(codecs, order) != codecs:
             fields.warn("codecs", "'bytes' without 'endian' for a multi-byte type; read as little")
         transformers = [named(fields, *item) for item in fields.items("storage_transformers")]
@@ -308,7 +309,7 @@ class V3(Format):
         older = only_old(array.data_type)
         if older is not None:
             raise cannot(self.name, older)
-        orders = codec_names.known_byte_orders(array.data_type)
+        orders = byte_orders(array.data_type)
         if len(orders) > 1:
             raise cannot(self.name, "a structure that mixes byte orders")
         if _has_subarrays(array.data_type):

@@ -10,6 +10,7 @@ import numpy as np
 
 from omnizarr.config import byte_size
 from omnizarr.data_types import DataType
+from omnizarr.data_types.data_type import item_bytes
 from omnizarr.errors import InvalidArgument, WrongType
 from omnizarr.model import ArrayModel, Named
 
@@ -22,7 +23,7 @@ SHARD_BYTES = 2**26
 
 def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Named:
     """Return the chunk grid that the option `chunks` describes."""
-    itemsize = item_bytes(data_type)
+    itemsize = _stored_bytes(data_type)
     if isinstance(chunks, str) and chunks != AUTO:
         return _regular(guess_chunks(shape, itemsize, byte_size(chunks, "chunks")))
     if chunks is None or chunks is True or isinstance(chunks, str):
@@ -111,7 +112,7 @@ def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[An
         raise InvalidArgument(f"shards {shards!r} need chunks of one shape")
     if shards is True or isinstance(shards, str):
         target = SHARD_BYTES if shards in (True, AUTO) else byte_size(str(shards), "shards")
-        return _grow_shard(tuple(chunks), array.shape, item_bytes(data_type), target)
+        return _grow_shard(tuple(chunks), array.shape, _stored_bytes(data_type), target)
     if isinstance(shards, (int, np.integer)):
         shards = (shards,) * len(chunks)
     sizes = tuple(shards)
@@ -145,6 +146,6 @@ def _grow_shard(
     return tuple(sizes)
 
 
-def item_bytes(data_type: DataType) -> int:
-    """Return the bytes of an element, which for strings and the like are a guess."""
-    return 16 if data_type.variable else max(1, data_type.dtype.itemsize)
+def _stored_bytes(data_type: DataType) -> int:
+    """Return the bytes of a stored item; text is taken for a quarter of what it needs in memory."""
+    return item_bytes(data_type.dtype) // (4 if data_type.variable else 1)

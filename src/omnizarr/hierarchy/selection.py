@@ -19,7 +19,7 @@ from omnizarr.chunk_grids import Grid
 from omnizarr.config import configure
 from omnizarr.data_types import as_type, bind, describe
 from omnizarr.data_types.cast import as_array, convert, is_masked_array, to_numpy
-from omnizarr.data_types.data_type import as_elements, as_plain, as_values, fill_masked
+from omnizarr.data_types.data_type import as_elements, as_plain, fill_masked
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidArgument, NodeChanged, SelectionError, WrongType, known_names
 from omnizarr.indexing import Plan, axis_plan, block_plan, plan, point_plan
@@ -365,7 +365,7 @@ def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> No
         values = as_elements(value, array.data_type, array.path)
         engine.write(array, chosen, broadcast(values, chosen))
     else:
-        values = as_values(value, array.dtype[fields], array.path)
+        values = convert(value, array.dtype[fields], array.path)
         engine.write_fields(array, chosen, fields, broadcast(values, chosen))
 
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.chunk_grids import AxisIntersection, Grid, GridAxis, Integers, intersect
+from omnizarr.chunk_grids import AxisIntersection, Grid, Integers, intersect
 
 Part: TypeAlias = "slice | Integers"
 AxisRow: TypeAlias = "tuple[int, slice, Integers | None, Part, bool]"
@@ -43,14 +43,6 @@ class Run(NamedTuple):
     size: int  # the number of positions
     step: int
     length: int  # of the axis
-
-    def whole(self, axis: GridAxis) -> bool:
-        """Return True if every chunk touched is selected in full."""
-        start, size, step, length = self
-        if step != 1 or not axis.begins(start):
-            return not size
-        end = start + size
-        return end == length or axis.begins(end) or not size
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +103,13 @@ class ProductPlan:
     def whole(self) -> bool:
         """True if every chunk touched is selected in full."""
         for part, axis in zip(self.parts, self.grid.axes, strict=True):
-            if not isinstance(part, Run) or not part.whole(axis):
+            if not isinstance(part, Run):
+                return False
+            start, size, step, length = part
+            end = start + size
+            if size and (step != 1 or not axis.begins(start)):
+                return False
+            if size and end != length and not axis.begins(end):
                 return False
         return True
 

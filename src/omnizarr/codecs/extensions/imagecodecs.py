@@ -31,10 +31,10 @@ from omnizarr.codecs.codec import (
     BytesBytes,
     Codec,
     Spec,
-    limit_of,
     require,
 )
 from omnizarr.codecs.compressors import Zlib, content_size
+from omnizarr.codecs.numcodecs import to_bytes, within_limit
 from omnizarr.codecs.specify import plain_member
 from omnizarr.errors import InvalidMetadata, UnknownExtension, known_names
 from omnizarr.model import Named
@@ -206,16 +206,7 @@ class ImageCompressor(_ImageCodec, BytesBytes):
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         out = None if size is None else bytearray(size)
-        made = to_bytes(self.codec.decode(bytes(data), out=out))
-        limit = limit_of(size)
-        if len(made) > limit:
-            raise ValueError(f"it decompresses to {len(made)} bytes, expected at most {limit}")
-        return made
-
-
-def to_bytes(made: Any) -> bytes:
-    """Return what a codec of the package made as bytes."""
-    return made.tobytes() if isinstance(made, np.ndarray) else bytes(made)
+        return within_limit(to_bytes(self.codec.decode(bytes(data), out=out)), size)
 
 
 def checked(data: bytes, short: str, size: int) -> bytes:
