@@ -67,7 +67,7 @@ from omnizarr.publish.stage import (
     stages_quickly,
 )
 from omnizarr.stores import Store
-from omnizarr.stores.base import ChangesKeys, value_digest
+from omnizarr.stores.base import value_digest
 
 BATCH = 1000  # nodes that are created before consolidated metadata are updated
 
@@ -104,31 +104,19 @@ def store_array(
     config: ArrayConfig = DEFAULT_CONFIG,
 ) -> Array:
     """Store a new array of a model, and its values if any are given."""
-
-    def check(read: Node) -> None:
-        if isinstance(read, ArrayModel) and not was_bound(read):
-            bound = BoundArray(location.store, location.path, "", read)
-            if bound.check() and bound.grid.regular is not None:
-                return
+    metadata, node = location.prepare(model)
+    if isinstance(node, ArrayModel) and not was_bound(node):
+        bound = BoundArray(location.store, location.path, "", node)
+        if not bound.check() or bound.grid.regular is None:
             _ = bound.first_pipeline, bound.encoding, bound.chunk_store
-
-    marks = values is not None and not location.is_private and _can_mark(location.store)
-    created: Node | Build
-    if overwrite:
-        created = _create_or_build(location, model, check, "create_array", marks)
-    elif marks:
-        created = reserve(location, model, check=check)
-    else:
-        created = location.create(model, check=check)
-    if isinstance(created, Build):
-        with created as place:
-            node = created.node or place.create(model, check=check)
+    marks = values is not None and not location.is_private
+    begun = _create_or_build(location, model, metadata, overwrite, "create_array", marks)
+    if begun is not None:
+        with begun as place:
             _write_values(place, node, values, config)
     else:
-        node = created
         try:
-            if values is not None:
-                _write_values(location, node, values, config)
+            _write_values(location, node, values, config)
         except BaseException:
             with suppress(OmnizarrError, NotImplementedError):  # the first error is raised
                 location.erase()
@@ -180,7 +168,7 @@ def _create_batch(
     start: Location, batch: list[tuple[str, Location, Node]]
 ) -> list[tuple[str, Location, Node]]:
     """Store new nodes, whose parents exist or come before them in the batch."""
-    new: dict[str, Mapping[str, bytes | None]] = {}
+    new: dict[str, Documents] = {}
     found = []
     looks = stores.has_low_latency(start.store) and not start.is_private
     try:
@@ -196,30 +184,21 @@ def _create_batch(
     return found
 
 
-def reserve(
-    location: Location,
-    node: Node,
-    *,
-    check: Callable[[Node], None] = lambda node: None,
-    implied: bool = False,
+def _reserve(
+    location: Location, node: Node, metadata: Documents, found: PathMetadata | None
 ) -> Build:
-    """Begin to write a new array at a path that a marker reserves; see `Location.create`."""
-    metadata, read = location.prepare(node)
-    check(read)
+    """Begin to write a new array at a path that a marker reserves; see `Location.create_absent`."""
     store, key = location.store, marker(location.path)
     mark = Mark("create_array", writer=begin_writing())
     try:
-        above = location.create_absent({key: mark.write()}, node, implied)
+        above = location.create_absent({key: mark.write()}, node, found)
         if existing_node(store, location.path) is not None:
             store.erase(key)
             raise NodeExists(f"another writer has just created {location}; open it instead")
     except BaseException:
         end_writing(mark.writer)
         raise
-    deferred = DeferredMetadataStore(store, location.format.is_metadata, key)
-    deferred.metadata = {key: text for key, text in metadata.items() if text is not None}
-    publication = Publication(store, key, mark, deferred=deferred)
-    return Build(location, location, publication, node=read, above=above)
+    return Build(location, location, Publication(store, key, mark), metadata=metadata, above=above)
 
 
 def _can_mark(store: Store) -> bool:
@@ -245,10 +224,9 @@ class Build:
     location: Location
     publication: Publication
     old: Format | None = None  # of the node that is replaced
-    leftovers: tuple[str, ...] = ()  # keys of an earlier, incomplete attempt
     overwrite: bool = False
     check: Callable[[], None] = lambda: None  # raises if the old node may not be replaced
-    node: Node | None = None  # whose place `reserve` has reserved
+    metadata: Documents | None = None  # of an array whose place `_reserve` has reserved
     above: Documents = field(default_factory=dict)  # the metadata of the groups above it
     _keeps_chunks: bool = False  # they belong to another writer's node, too
 
@@ -286,8 +264,8 @@ class Build:
         The marker of a job stays: what is killed before it is erased is resumed.
         """
         target, publication = self.target, self.publication
-        if self.node is not None:
-            self._commit_reserved()
+        if self.metadata is not None:
+            self._commit_reserved(self.metadata)
             return
         new = node_extent(target.format, target.path)
         replaced = [] if self.old is None else [replace(target, format=self.old)]
@@ -301,8 +279,8 @@ class Build:
                 target.create_parents()
             if publication.stage is not None:
                 publication.stage.distinguish(new)
-            old = Extent((), self.leftovers, ())
-            publication.put(old if self.old is None else node_extent(self.old, target.path), new)
+            old = Extent((), (), ()) if self.old is None else node_extent(self.old, target.path)
+            publication.put(old, new)
             if not self.resumable:
                 if publication.stage is not None:
                     with suppress(OmnizarrError, OSError):  # the node is visible, as promised
@@ -312,12 +290,11 @@ class Build:
                     target.store.erase(key)
         update_consolidated_above(target, self.old)
 
-    def _commit_reserved(self) -> None:
+    def _commit_reserved(self, metadata: Documents) -> None:
         """Store the metadata of a new array, unless its marker was deleted or moved meanwhile."""
         target, key = self.target, self.publication.key
         store, path, format = target.store, target.path, target.format
         mark: bytes = self.publication.mark.write()
-        metadata = {} if self.publication.deferred is None else self.publication.deferred.metadata
         above = paths.ancestors(path) if stores.is_process_local(store) else []
         keys = [key for each in above for key in format.keys(each)]
         locked = key_locks.locked(key_locks.METADATA, keys)
@@ -354,8 +331,9 @@ class Build:
             if publication.stage is not None:
                 if not self.resumable:
                     publication.stage.discard()
-            elif publication.deferred is not None and not publication.is_public:
-                publication.deferred.retract()
+            elif not publication.is_public:
+                if publication.deferred is not None:
+                    publication.deferred.retract()
                 if self.resumable:
                     return
                 stored = store.get(publication.key)
@@ -377,40 +355,43 @@ def build(location: Location, *, overwrite: bool, operation: str, implied: bool 
     writer was interrupted.
     """
     with lock_replacement(location.store) if overwrite else nullcontext():
-        begun = _begin(location, overwrite, operation, implied)
-    return begun if isinstance(begun, Build) else begin_stage(location, begun, overwrite)
+        old = check_new(location, overwrite, implied)
+        if old is None and not stages_quickly(location.store):
+            return begin_deferred(location, Mark(operation), overwrite)
+        if old is None:
+            _clear_leftovers(location, overwrite, operation)
+    return begin_stage(location, old, overwrite)
 
 
 def _create_or_build(
     location: Location,
     node: Node,
-    check: Callable[[Node], None],
+    metadata: Documents,
+    overwrite: bool,
     operation: str,
     marks: bool = False,
-) -> Node | Build:
-    """Store a new node, or reserve its place; if one exists, begin to build its replacement."""
-    with lock_replacement(location.store):
-        if node.kind == "group" and not (
-            stages_quickly(location.store) or isinstance(location.store, ChangesKeys)
-        ):
-            recover_interrupted(location.store)  # else old members would be in the new group
-        try:
-            if marks:
-                return reserve(location, node, check=check, implied=True)
-            return location.create(node, check=check, implied=True)
-        except NodeExists:
-            begun = _begin(location, True, operation, True)
-    return begun if isinstance(begun, Build) else begin_stage(location, begun, overwrite=True)
+) -> Build | None:
+    """Store a new node, or with `marks` reserve its place; or begin to build its replacement.
 
-
-def _begin(
-    location: Location, overwrite: bool, operation: str, implied: bool
-) -> Build | Format | None:
-    """Begin to write in place if nothing can be staged; else return the format of the old node."""
-    old = check_new(location, overwrite, implied)
-    if old is None and not stages_quickly(location.store):
-        return begin_deferred(location, Mark(operation), overwrite)
-    return old
+    With `overwrite`, one look at the path decides, while nobody else replaces a node.
+    """
+    store, found = location.store, None
+    with lock_replacement(store) if overwrite else nullcontext():
+        if overwrite:
+            recover_interrupted(store)
+            found = PathMetadata.fetch(location)
+            old = _old_format(location, found, overwrite, implied=True)
+            if old is not None:
+                begun = begin_stage(location, old, overwrite)
+                stores.set_many(begun.location.store, metadata.items())
+                return begun
+            is_marked = marker(location.path) in found.metadata
+            if is_marked or (isinstance(node, ArrayModel) and not found.is_empty):
+                _clear_leftovers(location, overwrite, operation)
+        if marks and _can_mark(store):
+            return _reserve(location, node, metadata, found)
+        location.store_absent(metadata, node, found)
+    return None
 
 
 def begin_stage(
@@ -421,36 +402,31 @@ def begin_stage(
     found: Publication | None = None,
 ) -> Build:
     """Begin to stage a node that may replace another, or resume the publication `found`."""
-    leftovers: tuple[str, ...] = ()
+    store, format = location.store, location.format
     if old is not None:
-        check_erasable(location.store, location.path, old)
-    else:
-        leftovers = location.leftovers(overwrite)
-    if overwrite:
-        Publication.at(location.store, location.path).erase_journal()  # which nobody will resume
+        check_erasable(store, location.path, old)
+    if overwrite and (text := store.get(marker(location.path))) is not None:
+        # Nobody will resume it.
+        Publication.at(store, location.path, Mark.read(text)).erase_journal()
     left = None if found is None else found.stage
-    staged = stage(location.store, location.path) if left is None else left
+    staged = stage(store, location.path) if left is None else left
     if old is not None:
         staged.check(node_extent(old, location.path))
-    if old is not None and not location.path and old.name == location.format.name:
-        # The entry point of the hierarchy is kept for the new root.
-        for key, text in stores.get_existing(location.store, old.root_documents()).items():
-            staged.store.set(key, text)
+    entry = {} if location.path else format.root_documents()
+    if entry and old is not None and old.name == format.name:  # the new root keeps it
+        entry = {**entry, **stores.get_existing(store, entry)}
+    if entry:
+        stores.set_many(staged.store, entry.items())
     publication = Publication.staged(staged, mark) if found is None else found
     beside = _in_store(location, staged.store)
-    return Build(location, beside, publication, old, leftovers, overwrite)
+    return Build(location, beside, publication, old, overwrite)
 
 
 def begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool = False) -> Build:
     """Begin to write chunks to the target; metadata are stored when all chunks are complete."""
     store, publication = location.store, Publication.at(location.store, location.path, mark)
     if not resume:
-        leftovers = location.leftovers(overwrite)
-        if publication.key in leftovers:
-            Publication.at(store, location.path).erase_journal()
-            # Nobody resumes what is erased.
-            store.set(publication.key, Mark(mark.operation).write())
-        stores.erase_values(store, leftovers)
+        _clear_leftovers(location, overwrite, mark.operation)
         # A marker that could not be erased would make the node incomplete for ever.
         if stores.can_erase(store) and not stores.set_new(store, publication.key, mark.write()):
             raise NodeExists(f"another writer is just creating {location}; open it later")
@@ -459,15 +435,22 @@ def begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool
     return Build(location, _in_store(location, deferred), publication, overwrite=overwrite)
 
 
+def _clear_leftovers(location: Location, overwrite: bool, operation: str) -> None:
+    """Erase what an interrupted writer left at the path of a new node; see `Location.leftovers`."""
+    store, key, leftovers = location.store, marker(location.path), location.leftovers(overwrite)
+    if key in leftovers:
+        Publication.at(store, location.path).erase_journal()
+        store.set(key, Mark(operation).write())  # nobody resumes what is erased
+    stores.erase_values(store, leftovers)
+
+
 def create_node(location: Location, node: Node, *, overwrite: bool = False) -> Node:
     """Store a new node without chunks; with `overwrite`, replace an existing one."""
     if not overwrite:
         return location.create(node)
-    created = _create_or_build(location, node, lambda node: None, "create")
-    if not isinstance(created, Build):
-        return created
-    with created as staged:
-        return staged.create(node)
+    metadata, read = location.prepare(node)
+    with _create_or_build(location, node, metadata, overwrite, "create") or nullcontext():
+        return read
 
 
 def check_new(location: Location, overwrite: bool, implied: bool = False) -> Format | None:
@@ -475,7 +458,13 @@ def check_new(location: Location, overwrite: bool, implied: bool = False) -> For
     location.check_new()
     if overwrite:
         recover_interrupted(location.store)
-    existing = location.existing(PathMetadata.fetch(location), implied)
+    return _old_format(location, PathMetadata.fetch(location), overwrite, implied)
+
+
+def _old_format(
+    location: Location, found: PathMetadata, overwrite: bool, implied: bool
+) -> Format | None:
+    existing = location.existing(found, implied)
     if existing is None:
         return None
     if not overwrite:
