@@ -79,7 +79,6 @@ def make_array(
     data: Any,
     overwrite: bool,
     options: ArrayOptions,
-    write_data: bool = True,
 ) -> Array:
     """Create an array, and write the data if any are given."""
     if data is not None:
@@ -92,8 +91,7 @@ def make_array(
     model = array_model(location.format, shape, dtype, options)
     if data is not None and tuple(data.shape) != model.shape:
         raise InvalidArgument(f"data of shape {tuple(data.shape)} do not fit shape {model.shape}")
-    values = data if write_data else None
-    return store_array(location, model, values, overwrite, ArrayConfig.of(options.get("config")))
+    return store_array(location, model, data, overwrite, ArrayConfig.of(options.get("config")))
 
 
 def store_array(
@@ -383,7 +381,8 @@ def _create_or_build(
             old = _old_format(location, found, overwrite, implied=True)
             if old is not None:
                 begun = begin_stage(location, old, overwrite)
-                stores.set_many(begun.location.store, metadata.items())
+                for key, text in metadata.items():
+                    begun.location.store.set(key, text)
                 return begun
             is_marked = marker(location.path) in found.metadata
             if is_marked or (isinstance(node, ArrayModel) and not found.is_empty):
@@ -415,8 +414,8 @@ def begin_stage(
     entry = {} if location.path else format.root_documents()
     if entry and old is not None and old.name == format.name:  # the new root keeps it
         entry = {**entry, **stores.get_existing(store, entry)}
-    if entry:
-        stores.set_many(staged.store, entry.items())
+    for key, text in entry.items():
+        staged.store.set(key, text)
     publication = Publication.staged(staged, mark) if found is None else found
     beside = _in_store(location, staged.store)
     return Build(location, beside, publication, old, overwrite)

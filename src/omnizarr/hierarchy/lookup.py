@@ -195,7 +195,7 @@ def find_node(
             found = ConsolidatedMetadata(
                 store, path, format, requested=bool(use_consolidated), name=name, fetched=metadata
             )
-            if not use_consolidated or found.load(metadata):
+            if not use_consolidated or found.load():
                 return replace(location, consolidated=found), node
             if need_consolidated:
                 raise InvalidMetadata(
@@ -490,9 +490,8 @@ def readable_nodes(start: Location, node: Node, *, require: bool = False) -> dic
 
 def check_erasable(store: Store, path: str, format: Format) -> None:
     """Raise if a node cannot be erased, because other data are below it or cannot be listed."""
-    where = f"{paths.show(path)} in {store!r}"
     if not stores.can_list(store):
-        raise StoreError(f"{store!r} cannot list its keys, so {where} cannot be erased")
+        raise StoreError(f"{store!r} cannot list its keys, so {paths.show(path)} cannot be erased")
     arrays: dict[str, Node | None] = {}
     for prefix in format.subtree(path)[1]:
         for key in stores.list_prefix(store, prefix):
@@ -501,8 +500,9 @@ def check_erasable(store: Store, path: str, format: Format) -> None:
             known = format.is_zarr_key(key) or _is_chunk(store, format, key, arrays)
             if not known and not _is_same_node(store, format, key):
                 raise StoreError(
-                    f"{where} holds something that is not Zarr: {key!r}; nothing was erased."
-                    " Move it away first, or erase it too: group.delete(name, foreign=True)"
+                    f"{paths.show(path)} in {store!r} holds something that is not Zarr: {key!r};"
+                    " nothing was erased. Move it away first, or erase it too:"
+                    " group.delete(name, foreign=True)"
                 )
 
 
