@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
@@ -511,6 +511,28 @@ def _metadata_below(location: Location) -> dict[str, dict[str, bytes | None]]:
     return {path: location.format.write(path, node) for path, node in every.items()}
 
 
+@contextmanager
+def _locked_node(location: Location) -> Iterator[None]:
+    """Keep others from replacing or changing a node while it is erased or moved."""
+    with lock_replacement(location.store), lock_nodes(location):
+        settle_replacements(location.store, location.path)  # else it would come back
+        if location.find([]) is None:
+            raise NodeNotFound(
+                f"there is no array or group at {location}; another writer may just have deleted or"
+                " moved it"
+            )
+        yield
+
+
+def delete(location: Location, foreign: bool) -> None:
+    """Erase a node and all below it; with `foreign` also what is not Zarr."""
+    with _locked_node(location):
+        location.check_writable()
+        if not foreign:
+            check_erasable(location.store, location.path, location.format)
+        location.erase()
+
+
 def move(source: Location, target: Location) -> None:
     """Move a node and all below it to an unused path of the same hierarchy.
 
@@ -519,15 +541,10 @@ def move(source: Location, target: Location) -> None:
     """
     source.check_writable()
     target.check_new()
-    if source.find([]) is None:
-        raise NodeNotFound(f"there is no array or group at {source}")
     if not source.path or paths.prefix(target.path).startswith(paths.prefix(source.path)):
         raise InvalidName(f"{source} cannot be moved into itself, nor the root anywhere")
-    check_erasable(source.store, source.path, source.format)
-    with lock_replacement(source.store), lock_nodes(source):
-        settle_replacements(source.store, source.path)  # else it would come back
-        if source.find([]) is None:
-            raise NodeNotFound(f"{source} was just deleted or moved by another writer")
+    with _locked_node(source):
+        check_erasable(source.store, source.path, source.format)
         renamed = dict(_renamed(source, target))
         mark = target.store.get(marker(target.path))
         if mark is not None:
