@@ -108,7 +108,7 @@ def store_array(
         if not bound.check() or bound.grid.regular is None:
             _ = bound.first_pipeline, bound.encoding, bound.chunk_store
     marks = values is not None and not location.is_private
-    begun = _create_or_build(location, model, metadata, overwrite, "create_array", marks)
+    begun = _create_or_build(location, model, metadata, overwrite, marks)
     if begun is not None:
         with begun as place:
             _write_values(place, node, values, config)
@@ -362,12 +362,7 @@ def build(location: Location, *, overwrite: bool, operation: str, implied: bool 
 
 
 def _create_or_build(
-    location: Location,
-    node: Node,
-    metadata: Documents,
-    overwrite: bool,
-    operation: str,
-    marks: bool = False,
+    location: Location, node: Node, metadata: Documents, overwrite: bool, marks: bool = False
 ) -> Build | None:
     """Store a new node, or with `marks` reserve its place; or begin to build its replacement.
 
@@ -386,7 +381,7 @@ def _create_or_build(
                 return begun
             is_marked = marker(location.path) in found.metadata
             if is_marked or (isinstance(node, ArrayModel) and not found.is_empty):
-                _clear_leftovers(location, overwrite, operation)
+                _clear_leftovers(location, overwrite, "create")
         if marks and _can_mark(store):
             return _reserve(location, node, metadata, found)
         location.store_absent(metadata, node, found)
@@ -448,7 +443,7 @@ def create_node(location: Location, node: Node, *, overwrite: bool = False) -> N
     if not overwrite:
         return location.create(node)
     metadata, read = location.prepare(node)
-    with _create_or_build(location, node, metadata, overwrite, "create") or nullcontext():
+    with _create_or_build(location, node, metadata, overwrite) or nullcontext():
         return read
 
 
@@ -469,9 +464,8 @@ def _old_format(
     if not overwrite:
         raise location.node_exists(existing)
     if not stores.can_erase(location.store):
-        kind = getattr(existing[1], "kind", "")
         message = f"{location} exists, and the store cannot delete; use another path"
-        raise NodeExists(message, kind=kind)
+        raise NodeExists(message, kind=getattr(existing[1], "kind", ""))
     return existing[0]
 
 
