@@ -8,6 +8,7 @@ is killed leaves the old node, or none, never a part of one.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -370,7 +371,7 @@ def _create_or_build(
     """
     store, found = location.store, None
     with lock_replacement(store) if overwrite else nullcontext():
-        if overwrite:
+        if overwrite and not _is_absent(location):
             recover_interrupted(store)
             found = PathMetadata.fetch(location)
             old = _old_format(location, found, overwrite, implied=True)
@@ -386,6 +387,12 @@ def _create_or_build(
             return _reserve(location, node, metadata, found)
         location.store_absent(metadata, node, found)
     return None
+
+
+def _is_absent(location: Location) -> bool:
+    """Return True if a directory shows without a look at its files that nothing is at a path."""
+    root = stores.file_root(location.store) if location.is_under_one_prefix else None
+    return root is not None and not os.path.lexists(root / location.path)
 
 
 def begin_stage(
