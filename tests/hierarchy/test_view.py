@@ -201,7 +201,7 @@ def test_a_view_of_an_array_that_shrank_is_an_error() -> None:
         (lambda a: a.view[:].transpose(0, 0, 1), "not the 3 axes"),
         (lambda a: a.view["x"], "cannot select with str"),
         (lambda a: a.view[1:3].read(out=np.zeros(3)), "out must have shape"),
-        (lambda a: a.view[1:3].__setitem__(..., np.zeros((4, 4))), "into a view of shape"),
+        (lambda a: a.view[1:3].__setitem__(..., np.zeros((4, 4))), "into a selection of shape"),
         (lambda a: np.array(a.view[1:3], copy=False), "without a copy"),
     ],
 )

@@ -38,7 +38,6 @@ from omnizarr.extension import (
     Location,
     On,
     Store,
-    all_formats,
     card,
     counted,
     for_each_on,
@@ -46,6 +45,7 @@ from omnizarr.extension import (
     preformatted,
     publication,
     redact_urls,
+    root_formats,
     runs_in_process,
     size_text,
     stores,
@@ -423,7 +423,7 @@ def _join_above(store: Store, path: str) -> str | None:
     consolidated metadata could not be changed.
     """
     above = [] if path else [*hierarchies_above(store)]
-    own = all_formats(store) if above else []
+    own = root_formats(store) if above else []
     if not above or not own:
         return None
     nearest, names = above[0][0], [format.name for format in above[0][1]]

@@ -527,7 +527,7 @@ class CopyOutput(Output):
 
     @property
     def _extent(self) -> Extent:
-        keys = [*consolidated.probe_keys(None, self.path, None), *Probe(self.path).keys()]
+        keys = [*consolidated.probe_keys(None, self.path), *Probe(self.path).keys()]
         return Extent(tuple(keys), (), (paths.prefix(self.path),), is_metadata)
 
     def finish(self) -> None:

@@ -66,7 +66,6 @@ from omnizarr.hierarchy.info import (
 )
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.lookup import (
-    all_formats,
     check_erasable,
     check_node_writable,
     fetch_probe,
@@ -80,6 +79,7 @@ from omnizarr.hierarchy.lookup import (
     readable_nodes,
     resolve_root,
     resolve_store_path,
+    root_formats,
     walk_nodes,
 )
 from omnizarr.hierarchy.node import location_of, model_of, node_from_description

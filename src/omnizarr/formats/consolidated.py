@@ -86,9 +86,10 @@ def other_formats(format: Format) -> list[Format]:
     return [other for other in (V2(), V3()) if other.name != format.name]
 
 
-def probe_keys(wanted: str | None, path: str, name: str | None) -> list[str]:
-    """Return the keys of consolidated metadata next to a node's own; None stands for any format."""
-    return [paths.prefix(path) + (name or KEY)] if wanted in (None, V2.name) else []
+def probe_keys(wanted: str | None, path: str, used: bool | str | None = True) -> list[str]:
+    """Return the keys of `used` consolidated metadata next to a node's; None means any format."""
+    name = used if isinstance(used, str) else KEY
+    return [paths.prefix(path) + name] if used and wanted in (None, V2.name) else []
 
 
 def group_documents(data: bytes, key: str, path: str) -> dict[str, bytes]:

@@ -487,23 +487,22 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         self._check_writable()
         values = as_elements(data, (bound := self._bound).data_type, bound.path)
 
-        def appended(array: BoundArray) -> ArrayModel:
-            larger, where = grow_array(array, values, axis)
+        def store() -> None:
             with self._config.active():
                 engine.write(larger, plan(larger.grid, where), values)
-            return larger.model
 
-        if not commits_changes(self.store):
-            self._reshape(appended)
-            return self.shape
-        # What fails is discarded with the session: the new shape is stored before the values.
+        # What fails is discarded with a session: there the values are stored after the new shape.
+        shape_first = commits_changes(self.store)
         with lock_shape(self._location) as [held]:
             self._follow()
-            larger, where = grow_array(self._bound_at(held), values, axis)
-            while not self._store_shape(self._model, larger.model, held):
+            is_stored = False
+            while not is_stored:
                 larger, where = grow_array(self._bound_at(held), values, axis)
-            with self._config.active():
-                engine.write(larger, plan(larger.grid, where), values)
+                if not shape_first:
+                    store()
+                is_stored = self._store_shape(self._model, larger.model, held)
+            if shape_first:
+                store()
         return self.shape
 
     def _bound_at(self, held: Location) -> BoundArray:

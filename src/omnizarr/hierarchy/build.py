@@ -8,8 +8,9 @@ is killed leaves the old node, or none, never a part of one.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
@@ -67,7 +68,7 @@ from omnizarr.publish.stage import (
     stages_quickly,
 )
 from omnizarr.stores import Store
-from omnizarr.stores.base import ChangesKeys, value_digest
+from omnizarr.stores.base import value_digest
 
 BATCH = 1000  # nodes that are created before consolidated metadata are updated
 
@@ -79,7 +80,6 @@ def make_array(
     data: Any,
     overwrite: bool,
     options: ArrayOptions,
-    write_data: bool = True,
 ) -> Array:
     """Create an array, and write the data if any are given."""
     if data is not None:
@@ -92,8 +92,7 @@ def make_array(
     model = array_model(location.format, shape, dtype, options)
     if data is not None and tuple(data.shape) != model.shape:
         raise InvalidArgument(f"data of shape {tuple(data.shape)} do not fit shape {model.shape}")
-    values = data if write_data else None
-    return store_array(location, model, values, overwrite, ArrayConfig.of(options.get("config")))
+    return store_array(location, model, data, overwrite, ArrayConfig.of(options.get("config")))
 
 
 def store_array(
@@ -104,31 +103,19 @@ def store_array(
     config: ArrayConfig = DEFAULT_CONFIG,
 ) -> Array:
     """Store a new array of a model, and its values if any are given."""
-
-    def check(read: Node) -> None:
-        if isinstance(read, ArrayModel) and not was_bound(read):
-            bound = BoundArray(location.store, location.path, "", read)
-            if bound.check() and bound.grid.regular is not None:
-                return
+    metadata, node = location.prepare(model)
+    if isinstance(node, ArrayModel) and not was_bound(node):
+        bound = BoundArray(location.store, location.path, "", node)
+        if not bound.check() or bound.grid.regular is None:
             _ = bound.first_pipeline, bound.encoding, bound.chunk_store
-
-    marks = values is not None and not location.is_private and _can_mark(location.store)
-    created: Node | Build
-    if overwrite:
-        created = _create_or_build(location, model, check, "create_array", marks)
-    elif marks:
-        created = reserve(location, model, check=check)
-    else:
-        created = location.create(model, check=check)
-    if isinstance(created, Build):
-        with created as place:
-            node = created.node or place.create(model, check=check)
+    marks = values is not None and not location.is_private
+    begun = _create_or_build(location, model, metadata, overwrite, marks)
+    if begun is not None:
+        with begun as place:
             _write_values(place, node, values, config)
     else:
-        node = created
         try:
-            if values is not None:
-                _write_values(location, node, values, config)
+            _write_values(location, node, values, config)
         except BaseException:
             with suppress(OmnizarrError, NotImplementedError):  # the first error is raised
                 location.erase()
@@ -180,7 +167,7 @@ def _create_batch(
     start: Location, batch: list[tuple[str, Location, Node]]
 ) -> list[tuple[str, Location, Node]]:
     """Store new nodes, whose parents exist or come before them in the batch."""
-    new: dict[str, Mapping[str, bytes | None]] = {}
+    new: dict[str, Documents] = {}
     found = []
     looks = stores.has_low_latency(start.store) and not start.is_private
     try:
@@ -196,30 +183,21 @@ def _create_batch(
     return found
 
 
-def reserve(
-    location: Location,
-    node: Node,
-    *,
-    check: Callable[[Node], None] = lambda node: None,
-    implied: bool = False,
+def _reserve(
+    location: Location, node: Node, metadata: Documents, found: PathMetadata | None
 ) -> Build:
-    """Begin to write a new array at a path that a marker reserves; see `Location.create`."""
-    metadata, read = location.prepare(node)
-    check(read)
+    """Begin to write a new array at a path that a marker reserves; see `Location.create_absent`."""
     store, key = location.store, marker(location.path)
     mark = Mark("create_array", writer=begin_writing())
     try:
-        above = location.create_absent({key: mark.write()}, node, implied)
+        above = location.create_absent({key: mark.write()}, node, found)
         if existing_node(store, location.path) is not None:
             store.erase(key)
             raise NodeExists(f"another writer has just created {location}; open it instead")
     except BaseException:
         end_writing(mark.writer)
         raise
-    deferred = DeferredMetadataStore(store, location.format.is_metadata, key)
-    deferred.metadata = {key: text for key, text in metadata.items() if text is not None}
-    publication = Publication(store, key, mark, deferred=deferred)
-    return Build(location, location, publication, node=read, above=above)
+    return Build(location, location, Publication(store, key, mark), metadata=metadata, above=above)
 
 
 def _can_mark(store: Store) -> bool:
@@ -245,10 +223,9 @@ class Build:
     location: Location
     publication: Publication
     old: Format | None = None  # of the node that is replaced
-    leftovers: tuple[str, ...] = ()  # keys of an earlier, incomplete attempt
     overwrite: bool = False
     check: Callable[[], None] = lambda: None  # raises if the old node may not be replaced
-    node: Node | None = None  # whose place `reserve` has reserved
+    metadata: Documents | None = None  # of an array whose place `_reserve` has reserved
     above: Documents = field(default_factory=dict)  # the metadata of the groups above it
     _keeps_chunks: bool = False  # they belong to another writer's node, too
 
@@ -286,8 +263,8 @@ class Build:
         The marker of a job stays: what is killed before it is erased is resumed.
         """
         target, publication = self.target, self.publication
-        if self.node is not None:
-            self._commit_reserved()
+        if self.metadata is not None:
+            self._commit_reserved(self.metadata)
             return
         new = node_extent(target.format, target.path)
         replaced = [] if self.old is None else [replace(target, format=self.old)]
@@ -301,8 +278,8 @@ class Build:
                 target.create_parents()
             if publication.stage is not None:
                 publication.stage.distinguish(new)
-            old = Extent((), self.leftovers, ())
-            publication.put(old if self.old is None else node_extent(self.old, target.path), new)
+            old = Extent((), (), ()) if self.old is None else node_extent(self.old, target.path)
+            publication.put(old, new)
             if not self.resumable:
                 if publication.stage is not None:
                     with suppress(OmnizarrError, OSError):  # the node is visible, as promised
@@ -312,12 +289,11 @@ class Build:
                     target.store.erase(key)
         update_consolidated_above(target, self.old)
 
-    def _commit_reserved(self) -> None:
+    def _commit_reserved(self, metadata: Documents) -> None:
         """Store the metadata of a new array, unless its marker was deleted or moved meanwhile."""
         target, key = self.target, self.publication.key
         store, path, format = target.store, target.path, target.format
         mark: bytes = self.publication.mark.write()
-        metadata = {} if self.publication.deferred is None else self.publication.deferred.metadata
         above = paths.ancestors(path) if stores.is_process_local(store) else []
         keys = [key for each in above for key in format.keys(each)]
         locked = key_locks.locked(key_locks.METADATA, keys)
@@ -354,8 +330,9 @@ class Build:
             if publication.stage is not None:
                 if not self.resumable:
                     publication.stage.discard()
-            elif publication.deferred is not None and not publication.is_public:
-                publication.deferred.retract()
+            elif not publication.is_public:
+                if publication.deferred is not None:
+                    publication.deferred.retract()
                 if self.resumable:
                     return
                 stored = store.get(publication.key)
@@ -377,40 +354,45 @@ def build(location: Location, *, overwrite: bool, operation: str, implied: bool 
     writer was interrupted.
     """
     with lock_replacement(location.store) if overwrite else nullcontext():
-        begun = _begin(location, overwrite, operation, implied)
-    return begun if isinstance(begun, Build) else begin_stage(location, begun, overwrite)
+        old = check_new(location, overwrite, implied)
+        if old is None and not stages_quickly(location.store):
+            return begin_deferred(location, Mark(operation), overwrite)
+        if old is None:
+            _clear_leftovers(location, overwrite, operation)
+    return begin_stage(location, old, overwrite)
 
 
 def _create_or_build(
-    location: Location,
-    node: Node,
-    check: Callable[[Node], None],
-    operation: str,
-    marks: bool = False,
-) -> Node | Build:
-    """Store a new node, or reserve its place; if one exists, begin to build its replacement."""
-    with lock_replacement(location.store):
-        if node.kind == "group" and not (
-            stages_quickly(location.store) or isinstance(location.store, ChangesKeys)
-        ):
-            recover_interrupted(location.store)  # else old members would be in the new group
-        try:
-            if marks:
-                return reserve(location, node, check=check, implied=True)
-            return location.create(node, check=check, implied=True)
-        except NodeExists:
-            begun = _begin(location, True, operation, True)
-    return begun if isinstance(begun, Build) else begin_stage(location, begun, overwrite=True)
+    location: Location, node: Node, metadata: Documents, overwrite: bool, marks: bool = False
+) -> Build | None:
+    """Store a new node, or with `marks` reserve its place; or begin to build its replacement.
+
+    With `overwrite`, one look at the path decides, while nobody else replaces a node.
+    """
+    store, found = location.store, None
+    with lock_replacement(store) if overwrite else nullcontext():
+        if overwrite and not _is_absent(location):
+            recover_interrupted(store)
+            found = PathMetadata.fetch(location)
+            old = _old_format(location, found, overwrite, implied=True)
+            if old is not None:
+                begun = begin_stage(location, old, overwrite)
+                for key, text in metadata.items():
+                    begun.location.store.set(key, text)
+                return begun
+            is_marked = marker(location.path) in found.metadata
+            if is_marked or (isinstance(node, ArrayModel) and not found.is_empty):
+                _clear_leftovers(location, overwrite, "create")
+        if marks and _can_mark(store):
+            return _reserve(location, node, metadata, found)
+        location.store_absent(metadata, node, found)
+    return None
 
 
-def _begin(
-    location: Location, overwrite: bool, operation: str, implied: bool
-) -> Build | Format | None:
-    """Begin to write in place if nothing can be staged; else return the format of the old node."""
-    old = check_new(location, overwrite, implied)
-    if old is None and not stages_quickly(location.store):
-        return begin_deferred(location, Mark(operation), overwrite)
-    return old
+def _is_absent(location: Location) -> bool:
+    """Return True if a directory shows without a look at its files that nothing is at a path."""
+    root = stores.file_root(location.store) if location.is_under_one_prefix else None
+    return root is not None and not os.path.lexists(root / location.path)
 
 
 def begin_stage(
@@ -421,36 +403,31 @@ def begin_stage(
     found: Publication | None = None,
 ) -> Build:
     """Begin to stage a node that may replace another, or resume the publication `found`."""
-    leftovers: tuple[str, ...] = ()
+    store, format = location.store, location.format
     if old is not None:
-        check_erasable(location.store, location.path, old)
-    else:
-        leftovers = location.leftovers(overwrite)
-    if overwrite:
-        Publication.at(location.store, location.path).erase_journal()  # which nobody will resume
+        check_erasable(store, location.path, old)
+    if overwrite and (text := store.get(marker(location.path))) is not None:
+        # Nobody will resume it.
+        Publication.at(store, location.path, Mark.read(text)).erase_journal()
     left = None if found is None else found.stage
-    staged = stage(location.store, location.path) if left is None else left
+    staged = stage(store, location.path) if left is None else left
     if old is not None:
         staged.check(node_extent(old, location.path))
-    if old is not None and not location.path and old.name == location.format.name:
-        # The entry point of the hierarchy is kept for the new root.
-        for key, text in stores.get_existing(location.store, old.root_documents()).items():
-            staged.store.set(key, text)
+    entry = {} if location.path else format.root_documents()
+    if entry and old is not None and old.name == format.name:  # the new root keeps it
+        entry = {**entry, **stores.get_existing(store, entry)}
+    for key, text in entry.items():
+        staged.store.set(key, text)
     publication = Publication.staged(staged, mark) if found is None else found
     beside = _in_store(location, staged.store)
-    return Build(location, beside, publication, old, leftovers, overwrite)
+    return Build(location, beside, publication, old, overwrite)
 
 
 def begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool = False) -> Build:
     """Begin to write chunks to the target; metadata are stored when all chunks are complete."""
     store, publication = location.store, Publication.at(location.store, location.path, mark)
     if not resume:
-        leftovers = location.leftovers(overwrite)
-        if publication.key in leftovers:
-            Publication.at(store, location.path).erase_journal()
-            # Nobody resumes what is erased.
-            store.set(publication.key, Mark(mark.operation).write())
-        stores.erase_values(store, leftovers)
+        _clear_leftovers(location, overwrite, mark.operation)
         # A marker that could not be erased would make the node incomplete for ever.
         if stores.can_erase(store) and not stores.set_new(store, publication.key, mark.write()):
             raise NodeExists(f"another writer is just creating {location}; open it later")
@@ -459,15 +436,22 @@ def begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool
     return Build(location, _in_store(location, deferred), publication, overwrite=overwrite)
 
 
+def _clear_leftovers(location: Location, overwrite: bool, operation: str) -> None:
+    """Erase what an interrupted writer left at the path of a new node; see `Location.leftovers`."""
+    store, key, leftovers = location.store, marker(location.path), location.leftovers(overwrite)
+    if key in leftovers:
+        Publication.at(store, location.path).erase_journal()
+        store.set(key, Mark(operation).write())  # nobody resumes what is erased
+    stores.erase_values(store, leftovers)
+
+
 def create_node(location: Location, node: Node, *, overwrite: bool = False) -> Node:
     """Store a new node without chunks; with `overwrite`, replace an existing one."""
     if not overwrite:
         return location.create(node)
-    created = _create_or_build(location, node, lambda node: None, "create")
-    if not isinstance(created, Build):
-        return created
-    with created as staged:
-        return staged.create(node)
+    metadata, read = location.prepare(node)
+    with _create_or_build(location, node, metadata, overwrite) or nullcontext():
+        return read
 
 
 def check_new(location: Location, overwrite: bool, implied: bool = False) -> Format | None:
@@ -475,15 +459,20 @@ def check_new(location: Location, overwrite: bool, implied: bool = False) -> For
     location.check_new()
     if overwrite:
         recover_interrupted(location.store)
-    existing = location.existing(PathMetadata.fetch(location), implied)
+    return _old_format(location, PathMetadata.fetch(location), overwrite, implied)
+
+
+def _old_format(
+    location: Location, found: PathMetadata, overwrite: bool, implied: bool
+) -> Format | None:
+    existing = location.existing(found, implied)
     if existing is None:
         return None
     if not overwrite:
         raise location.node_exists(existing)
     if not stores.can_erase(location.store):
-        kind = getattr(existing[1], "kind", "")
         message = f"{location} exists, and the store cannot delete; use another path"
-        raise NodeExists(message, kind=kind)
+        raise NodeExists(message, kind=getattr(existing[1], "kind", ""))
     return existing[0]
 
 
@@ -523,6 +512,28 @@ def _metadata_below(location: Location) -> dict[str, dict[str, bytes | None]]:
     return {path: location.format.write(path, node) for path, node in every.items()}
 
 
+@contextmanager
+def _locked_node(location: Location) -> Iterator[None]:
+    """Keep others from replacing or changing a node while it is erased or moved."""
+    with lock_replacement(location.store), lock_nodes(location):
+        settle_replacements(location.store, location.path)  # else it would come back
+        if location.find([]) is None:
+            raise NodeNotFound(
+                f"there is no array or group at {location}; another writer may just have deleted or"
+                " moved it"
+            )
+        yield
+
+
+def delete(location: Location, foreign: bool) -> None:
+    """Erase a node and all below it; with `foreign` also what is not Zarr."""
+    with _locked_node(location):
+        location.check_writable()
+        if not foreign:
+            check_erasable(location.store, location.path, location.format)
+        location.erase()
+
+
 def move(source: Location, target: Location) -> None:
     """Move a node and all below it to an unused path of the same hierarchy.
 
@@ -531,15 +542,10 @@ def move(source: Location, target: Location) -> None:
     """
     source.check_writable()
     target.check_new()
-    if source.find([]) is None:
-        raise NodeNotFound(f"there is no array or group at {source}")
     if not source.path or paths.prefix(target.path).startswith(paths.prefix(source.path)):
         raise InvalidName(f"{source} cannot be moved into itself, nor the root anywhere")
-    check_erasable(source.store, source.path, source.format)
-    with lock_replacement(source.store), lock_nodes(source):
-        settle_replacements(source.store, source.path)  # else it would come back
-        if source.find([]) is None:
-            raise NodeNotFound(f"{source} was just deleted or moved by another writer")
+    with _locked_node(source):
+        check_erasable(source.store, source.path, source.format)
         renamed = dict(_renamed(source, target))
         mark = target.store.get(marker(target.path))
         if mark is not None:

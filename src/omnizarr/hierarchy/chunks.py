@@ -331,7 +331,8 @@ class Writer:
 
 def _plan_values(array: BoundArray, selection: Any, value: Any) -> tuple[Plan, npt.NDArray[Any]]:
     planned = plan(array.grid, selection)
-    return planned, broadcast(as_elements(value, array.data_type, array.path), planned)
+    values = as_elements(value, array.data_type, array.path)
+    return planned, planned.to_full(broadcast(values, planned.shape))
 
 
 MAX_LISTED = 10**7

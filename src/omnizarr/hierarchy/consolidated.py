@@ -47,7 +47,7 @@ class ConsolidatedMetadata:
         name: str | None = None,
         fetched: Mapping[str, bytes] | None = None,
     ) -> None:
-        """`fetched` are values by key that were just fetched."""
+        """`fetched` are values by key that were just fetched, of all keys if `requested`."""
         self.requested = requested
         self.trusted: bool = False
         self._fetched = epoch[0], fetched or {}
@@ -67,16 +67,14 @@ class ConsolidatedMetadata:
         """Do not compare arrays with their own metadata where each takes a slow request."""
         self.trusted = not stores.has_low_latency(self._store)
 
-    def load(self, metadata: Mapping[str, bytes] | None = None) -> bool:
-        """Read them (from `metadata`) if a node may have changed; return True if there are any."""
+    def load(self) -> bool:
+        """Read them if a node may have changed since; return True if there are any."""
         if self._read_at == epoch[0] or self._key is None:
             return self._entries is not None
         read_at = epoch[0]
         (at, fetched), self._fetched = self._fetched, (-1, {})
-        if metadata is None and at == read_at and self._key in fetched:
-            metadata = fetched
-        found = stores.get_existing(self._store, [self._key]) if metadata is None else metadata
-        data = found.get(self._key)
+        known = at == read_at and (self.requested or self._key in fetched)
+        data = fetched.get(self._key) if known else self._store.get(self._key)
         if data != self.data or self._read_at < 0:
             entries = None if data is None else consolidated.read(self._format, data, self._key)
             self.data, self._entries, self._nodes, self._names = data, entries, {}, None

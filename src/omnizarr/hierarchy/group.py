@@ -21,17 +21,17 @@ from omnizarr.errors import (
 )
 from omnizarr.formats import title
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.attributes import json_attributes, lock_nodes
-from omnizarr.hierarchy.build import create_node, create_nodes, make_array, move
+from omnizarr.hierarchy.attributes import json_attributes
+from omnizarr.hierarchy.build import create_node, create_nodes, delete, make_array, move
 from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
 from omnizarr.hierarchy.info import Info, Tree, tree
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import check_erasable, check_known_absent, no_member_message
+from omnizarr.hierarchy.lookup import check_known_absent, no_member_message
 from omnizarr.hierarchy.node import NodeHandle, complete_hierarchy, frozen
 from omnizarr.hierarchy.options import ArrayOptions, Member, document_options, plain_type
 from omnizarr.hierarchy.selection import S
 from omnizarr.model import ArrayModel, GroupModel, Node
-from omnizarr.publish.publication import lock_replacement, settle_replacements, wait_for_replacement
+from omnizarr.publish.publication import wait_for_replacement
 from omnizarr.stores import has_low_latency
 
 
@@ -502,14 +502,7 @@ class Group(NodeHandle[GroupModel]):
             node = parent.load()
             if isinstance(node, GroupModel) and node.implicit:
                 parent.save(None, node.with_(implicit=False))
-        with lock_replacement(location.store), lock_nodes(location):
-            settle_replacements(location.store, location.path)  # else it would come back
-            if location.find([]) is None:
-                raise NodeNotFound(f"{location} was just deleted or moved by another writer")
-            location.check_writable()
-            if not foreign:
-                check_erasable(location.store, location.path, location.format)
-            location.erase()
+        delete(location, foreign)
 
     # Summaries
 

@@ -233,7 +233,7 @@ class Location:
         """
         if put is None:
             self.check_writable()
-        metadata, read = self._write_metadata(new)
+        metadata = self.format.write(self.path, new)
         several = len(metadata) > 1
         before = self.format.write(self.path, old) if several and old is not None else {}
         for key, text in metadata.items():
@@ -246,62 +246,57 @@ class Location:
             else:
                 self.store.set(key, text)
         update_consolidated(self.store, self.format, {self.path: metadata})
-        return read
-
-    def _write_metadata(self, node: Node) -> tuple[dict[str, bytes | None], Node]:
-        """Return the metadata of a node by key, and the node as it will be read back."""
-        metadata = self.format.write(self.path, node)
         stored = {key: text for key, text in metadata.items() if text is not None}
-        read = self.format.read(self.path, stored, [])
-        return metadata, node if read is None else read
+        return self.format.read(self.path, stored, []) or new
 
-    def create(
-        self,
-        node: Node,
-        *,
-        check: Callable[[Node], None] = lambda node: None,
-        implied: bool = False,
-    ) -> Node:
+    def create(self, node: Node) -> Node:
         """Store a new node where there is none, and the groups above it that the format needs.
 
-        All checks come before anything is stored; `check` adds one. A group without metadata of
-        its own prevents a new array, and with `implied` any new node.
+        All checks come before anything is stored. A group without metadata of its own prevents a
+        new array.
         """
         metadata, read = self.prepare(node)
-        check(read)
-        found = self.create_absent(metadata, node, implied)
-        holders = consolidated.present_holders(self.format, [self.path], found)
-        del found  # which may be large
-        update_consolidated(self.store, self.format, {self.path: metadata}, holders)
+        self.store_absent(metadata, node)
         return read
 
+    def store_absent(
+        self, metadata: Documents, node: Node, found: PathMetadata | None = None
+    ) -> None:
+        """Store the prepared metadata of a new node as `create` does; see `create_absent`."""
+        above = self.create_absent(metadata, node, found)
+        holders = consolidated.present_holders(self.format, [self.path], above)
+        del above  # which may be large
+        update_consolidated(self.store, self.format, {self.path: metadata}, holders)
+
     def create_absent(
-        self, metadata: Mapping[str, bytes | None], node: Node, implied: bool
+        self, metadata: Documents, node: Node, found: PathMetadata | None = None
     ) -> Documents:
         """Store a node, or the marker of one, if none exists, and missing groups above it.
 
-        Return the metadata of the groups above. Where all of them exist and the place is empty,
+        Return the metadata of the groups above. `found` is what is there, if the caller has looked,
+        and has erased what was left by others. Else, where all groups exist and the place is empty,
         a store may need no look at it (`set_first`).
         """
         is_array = isinstance(node, ArrayModel)
         set_first: _SetNew | None = getattr(self.store, "set_first", None)
-        several = len(metadata) - [*metadata.values()].count(None) > 1
-        if set_first is not None and not several and not self.format.root_documents():
-            above = fetch_groups(self.store, self.path, self.format)
-            if above is not None and self._store_new(metadata, set_first):
-                return above
-        found = PathMetadata.fetch(self)
+        several = len(metadata) > 1
+        if found is None:
+            if set_first is not None and not several and not self.format.root_documents():
+                above = fetch_groups(self.store, self.path, self.format)
+                if above is not None and self._store_new(metadata, set_first):
+                    return above
+            found = PathMetadata.fetch(self)
+            mark = found.metadata.get(marker(self.path))
+            if mark is not None:
+                raise NodeExists(Mark.read(mark).message(self))
+            existing = self.existing(found, is_array)
+            if existing is not None:
+                raise self.node_exists(existing)
+            if is_array and not (found.is_empty or self.is_private):
+                self.leftovers(overwrite=False)
         if self.within in found.missing:
             gone = f"the group {paths.show(str(self.within))} in {self.store!r}"
             raise NodeChanged(f"{gone} was deleted or moved since it was opened; open it again")
-        mark = found.metadata.get(marker(self.path))
-        if mark is not None:
-            raise NodeExists(Mark.read(mark).message(self))
-        existing = self.existing(found, implied or is_array)
-        if existing is not None:
-            raise self.node_exists(existing)
-        if is_array and not (found.is_empty or self.is_private):
-            self.leftovers(overwrite=False)
         self.create_parents(found)
         # Attributes of a node that is not there.
         stray = [key for key in self.format.keys(self.path) if key in found.metadata]
@@ -314,7 +309,7 @@ class Location:
             self.store_new_node(metadata)
         return found.metadata
 
-    def _claim(self, metadata: Mapping[str, bytes | None], stray: Iterable[str]) -> None:
+    def _claim(self, metadata: Documents, stray: Iterable[str]) -> None:
         """Store the metadata of a new node while nobody else writes at its path.
 
         Another writer may have finished since the path was looked at. Stray attributes are erased.
@@ -361,17 +356,19 @@ class Location:
             )
         return tuple(found) if mark is None else (*found, marker(self.path))
 
-    def prepare(self, node: Node) -> tuple[dict[str, bytes | None], Node]:
+    def prepare(self, node: Node) -> tuple[Documents, Node]:
         """Return the metadata of a new node, and the node as it will be read back."""
         self.check_new()
-        found = self._write_metadata(node)
+        written = self.format.write(self.path, node)
+        metadata = {key: text for key, text in written.items() if text is not None}
+        read = self.format.read(self.path, metadata, [])
         advice = self.format.name_advice(self.path)
         if advice is not None:
             warn(f"the path {self.path!r} {advice}")
-        return found
+        return metadata, node if read is None else read
 
     def store_new_node(
-        self, metadata: Mapping[str, bytes | None], same: Mapping[str, str | None] | None = None
+        self, metadata: Documents, same: Mapping[str, str | None] | None = None
     ) -> None:
         """Store the metadata of a new node; in a database, only if other keys have not changed."""
         if not self._store_below(metadata, same):
@@ -419,34 +416,33 @@ class Location:
 
     def _create_group(self) -> None:
         """Store a group, unless another writer has just created one, which is kept."""
-        metadata, _ = self._write_metadata(GroupModel())
+        written = self.format.write(self.path, GroupModel())
+        metadata = {key: text for key, text in written.items() if text is not None}
         stored = self._store_below(metadata)
         if isinstance(self._read_own([]), ArrayModel):
             if stored:
-                added = [key for key, text in metadata.items() if text is not None]
-                stores.erase_values(self.store, added)
+                stores.erase_values(self.store, metadata)
             raise NodeExists(f"another writer has just created the array {self}")
         if stored:
             update_consolidated(self.store, self.format, {self.path: metadata})
 
     def _store_below(
-        self, metadata: Mapping[str, bytes | None], same: Mapping[str, str | None] | None = None
+        self, metadata: Documents, same: Mapping[str, str | None] | None = None
     ) -> bool:
         """Store the metadata of a new node by `_store_new` if the group above still exists."""
         if not self.path or self.is_private or self.format.implicit_groups:
             return self._store_new(metadata)
         above = self.format.keys(self.path.rpartition("/")[0])
         if isinstance(self.store, ChangesKeys):
-            documents = {key: text for key, text in metadata.items() if text is not None}
-            return set_new_below(self.store, documents, above, same or {})
+            return set_new_below(self.store, metadata, above, same or {})
         with stores.changing(self.store):
             if stores.is_process_local(self.store) and not stores.get_existing(self.store, above):
                 raise NodeChanged(f"the group above {self} was deleted or moved")
             return self._store_new(metadata)
 
-    def _store_new(self, metadata: Mapping[str, bytes | None], put: _SetNew | None = None) -> bool:
+    def _store_new(self, metadata: Documents, put: _SetNew | None = None) -> bool:
         """Store the metadata of a new node; return False if another writer has just created it."""
-        main, *others = [(k, text) for k, text in metadata.items() if text is not None]
+        main, *others = metadata.items()
         # The others before the node appears, unless somebody has left them there.
         later = [row for row in others if not stores.set_new(self.store, *row)] if others else []
         if not (put or partial(stores.set_new, self.store))(*main):

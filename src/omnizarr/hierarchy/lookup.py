@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -159,11 +158,10 @@ def find_node(
     wanted = None if zarr_format is None else by_name(zarr_format).name
     probe = Probe(path, wanted, separator, kind)
     name = use_consolidated if isinstance(use_consolidated, str) else None
-    more = partial(consolidated.probe_keys, path=path, name=name) if use_consolidated else _no_keys
     for attempt in range(2 if stores.has_low_latency(store) else 1):
         if attempt:  # it may just have been absent while it was replaced
             wait_for_replacement(store)
-        metadata, problems = _fetch_likely(store, probe, more), []
+        metadata, problems = _fetch_likely(store, probe, use_consolidated), []
         formats = probe.formats(metadata, problems)
         for number, format in enumerate(formats):
             location = Location(store, path, format, read_only, missing=missing)
@@ -173,7 +171,7 @@ def find_node(
                 last = number + 1 == len(formats)
                 if node is None and last and not stores.has_low_latency(store):
                     # What it would take precedence of was not asked for.
-                    metadata = fetch_probe(store, probe, more)
+                    metadata = fetch_probe(store, probe, use_consolidated)
                     formats += [f for f in probe.formats(metadata, []) if f.name != format.name]
             if prefer_group and isinstance(node, ArrayModel):
                 beside = stores.get_existing(store, format.keys(path)[1:])
@@ -195,7 +193,7 @@ def find_node(
             found = ConsolidatedMetadata(
                 store, path, format, requested=bool(use_consolidated), name=name, fetched=metadata
             )
-            if not use_consolidated or found.load(metadata):
+            if not use_consolidated or found.load():
                 return replace(location, consolidated=found), node
             if need_consolidated:
                 raise InvalidMetadata(
@@ -206,20 +204,17 @@ def find_node(
     raise NodeNotFound(absence_reason(store, path, wanted))
 
 
-def _no_keys(format: str | None) -> list[str]:
-    return []
-
-
 def _fetch_likely(
-    store: Store, probe: Probe, more_keys: Callable[[str | None], list[str]] = _no_keys
+    store: Store, probe: Probe, use_consolidated: bool | str | None = None
 ) -> dict[str, bytes]:
     """Fetch the metadata of a probe; from a server, only until they decide which node exists.
 
     Consolidated metadata of version 2, where they are among the keys, stand for the group's own.
     """
     if stores.has_low_latency(store) or probe.wanted is not None:
-        return fetch_probe(store, probe, more_keys)
-    more, found = more_keys(None), dict[str, bytes]()
+        return fetch_probe(store, probe, use_consolidated)
+    found = dict[str, bytes]()
+    more = consolidated.probe_keys(None, probe.path, use_consolidated)
     try:
         for keys in probe.stages(_likely.get(_neighbourhood(store)), more):
             found |= stores.get_existing(store, keys)
@@ -229,7 +224,7 @@ def _fetch_likely(
             if probe.is_decided(found):
                 break
     except StoreError:
-        return fetch_probe(store, probe, more_keys)
+        return fetch_probe(store, probe, use_consolidated)
     return found
 
 
@@ -242,23 +237,26 @@ def _neighbourhood(store: Store) -> str:
 
 
 def fetch_probe(
-    store: Store, probe: Probe, more_keys: Callable[[str | None], list[str]] = _no_keys
+    store: Store, probe: Probe, use_consolidated: bool | str | None = None
 ) -> dict[str, bytes]:
-    """Fetch the metadata of a probe, and the values of `more_keys` of its format.
+    """Fetch the metadata of a probe, with the consolidated metadata of its format if used.
 
     A store may refuse keys that it cannot have, and a server those that begin with a dot. If a key
     cannot be read, that is an error only if no format of higher precedence has metadata.
-    `more_keys` gets the name of a format, or None for any.
     """
+
+    def more(format: str | None) -> list[str]:
+        return consolidated.probe_keys(format, probe.path, use_consolidated)
+
     try:
-        return stores.get_existing(store, [*probe.keys(), *more_keys(probe.wanted)])
+        return stores.get_existing(store, [*probe.keys(), *more(probe.wanted)])
     except StoreError:
         found: dict[str, bytes] = {}
         for keys in probe.keys_in_order():
             found |= stores.get_existing(store, keys)
             formats = probe.formats(found, [])
             if formats:
-                return found | stores.get_existing(store, more_keys(formats[0].name))
+                return found | stores.get_existing(store, more(formats[0].name))
         raise
 
 
@@ -269,17 +267,17 @@ def format_for(store: Store, path: str, zarr_format: object) -> Format:
         wanted = by_name(zarr_format, separator)
         if not wanted.root_documents():  # which would say more about the format
             return wanted
-        found = _root_formats(store, wanted.name, separator)
+        found = root_formats(store, wanted.name, separator)
         return found[0] if found else wanted
     if path:
-        found = _root_formats(store, None, separator)
+        found = root_formats(store, None, separator)
         if found and found[0].has_groups:
             return found[0]
     return by_name(traits(store).default_format or config.get().zarr_format, separator)
 
 
-def _root_formats(store: Store, wanted: str | None = None, separator: str = ".") -> list[Format]:
-    """Return the formats of the hierarchy at the root of a store."""
+def root_formats(store: Store, wanted: str | None = None, separator: str = ".") -> list[Format]:
+    """Return the formats of the hierarchy at the root of a store; of a server, one may do."""
     probe = Probe("", wanted, separator)
     return probe.formats(_fetch_likely(store, probe), [])
 
@@ -372,7 +370,7 @@ def _listing_needed(store: Store, path: str) -> str:
 
 def _may_have_implicit_groups(store: Store) -> bool:
     with suppress(OmnizarrError):
-        return any(format.implicit_groups for format in _root_formats(store))
+        return any(format.implicit_groups for format in root_formats(store))
     return False
 
 
@@ -380,14 +378,8 @@ def hierarchies_above(store: Store) -> Iterator[tuple[Store, list[Format]]]:
     """Yield the directories above that are nodes, innermost first, with their formats."""
     for outer in getattr(store, "parents", tuple)():
         with suppress(OmnizarrError):  # such as from a directory that may not be read
-            if formats := [format for format in all_formats(outer) if format.has_groups]:
+            if formats := [format for format in root_formats(outer) if format.has_groups]:
                 yield outer, formats
-
-
-def all_formats(store: Store) -> list[Format]:
-    """Return all formats that have metadata of a node at the root of a store."""
-    probe = Probe("")
-    return probe.formats(stores.get_existing(store, probe.keys()), [])
 
 
 def _similar_file(store: Store, path: str) -> str:
@@ -490,9 +482,8 @@ def readable_nodes(start: Location, node: Node, *, require: bool = False) -> dic
 
 def check_erasable(store: Store, path: str, format: Format) -> None:
     """Raise if a node cannot be erased, because other data are below it or cannot be listed."""
-    where = f"{paths.show(path)} in {store!r}"
     if not stores.can_list(store):
-        raise StoreError(f"{store!r} cannot list its keys, so {where} cannot be erased")
+        raise StoreError(f"{store!r} cannot list its keys, so {paths.show(path)} cannot be erased")
     arrays: dict[str, Node | None] = {}
     for prefix in format.subtree(path)[1]:
         for key in stores.list_prefix(store, prefix):
@@ -501,8 +492,9 @@ def check_erasable(store: Store, path: str, format: Format) -> None:
             known = format.is_zarr_key(key) or _is_chunk(store, format, key, arrays)
             if not known and not _is_same_node(store, format, key):
                 raise StoreError(
-                    f"{where} holds something that is not Zarr: {key!r}; nothing was erased."
-                    " Move it away first, or erase it too: group.delete(name, foreign=True)"
+                    f"{paths.show(path)} in {store!r} holds something that is not Zarr: {key!r};"
+                    " nothing was erased. Move it away first, or erase it too:"
+                    " group.delete(name, foreign=True)"
                 )
 
 

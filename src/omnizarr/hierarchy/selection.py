@@ -363,19 +363,20 @@ def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> No
         chosen, fields = _planned(planner, array, selection)
     if fields is None:
         values = as_elements(value, array.data_type, array.path)
-        engine.write(array, chosen, broadcast(values, chosen))
+        engine.write(array, chosen, chosen.to_full(broadcast(values, chosen.shape)))
     else:
         values = convert(value, array.dtype[fields], array.path)
-        engine.write_fields(array, chosen, fields, broadcast(values, chosen))
+        full = chosen.to_full(broadcast(values, chosen.shape))
+        engine.write_fields(array, chosen, fields, full)
 
 
-def broadcast(data: npt.NDArray[Any], chosen: Plan) -> npt.NDArray[Any]:
-    """Return elements, broadcast to the full shape of the plan."""
+def broadcast(data: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return elements, broadcast to the shape of a selection."""
     try:
-        return chosen.to_full(np.broadcast_to(data, chosen.shape))
+        return np.broadcast_to(data, shape)
     except ValueError:
         raise SelectionError(
-            f"cannot put values of shape {data.shape} into a selection of shape {chosen.shape}"
+            f"cannot put values of shape {data.shape} into a selection of shape {shape}"
         ) from None
 
 

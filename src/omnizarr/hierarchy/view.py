@@ -168,12 +168,7 @@ class View(Shaped):
         if self._selection.repeats:
             raise SelectionError("the view has an element of the array more than once")
         values = as_elements(value, self.array._bound.data_type, self.array.path)
-        try:
-            spread = np.broadcast_to(values, self.shape)
-        except ValueError:
-            raise SelectionError(
-                f"cannot put values of shape {values.shape} into a view of shape {self.shape}"
-            ) from None
+        spread = access.broadcast(values, self.shape)
         transposed = spread.transpose(self._selection.stored_order)
         self.array._write(_make_plan, self._selection, transposed)
 

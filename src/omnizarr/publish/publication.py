@@ -148,7 +148,7 @@ class Publication:
         """Return the publication of a stage; store the marker if the operation can be resumed."""
         if mark is not None and mark.attempt:
             stage.keep(mark)
-        return cls(stage.target, stage.prefix + MARKER, mark or Mark.read(None), stage)
+        return cls(stage.target, stage.prefix + MARKER, mark or Mark("a writer"), stage)
 
     @property
     def values(self) -> Store:
