@@ -224,7 +224,15 @@ class _Planning:
         digest = key_digest(unique_key(start.store), state, sorted(documents.items()))
         output: InPlaceOutput | HierarchyOutput
         if job.in_place:
-            output = InPlaceOutput(start, self.target, stored, documents, job.remove_old, digest)
+            change = partial(change_metadata, start, self.target, stored, documents, job.remove_old)
+            output = InPlaceOutput(
+                self.target,
+                start,
+                documents,
+                operation=_operation(start, goal),
+                digest=digest,
+                change=change,
+            )
             added = f"{counted(len(documents), 'document')} added beside the old metadata"
             decisions.append(
                 added if documents else f"the metadata of zarr {goal.name} are there, and stay"
@@ -237,7 +245,7 @@ class _Planning:
             output = HierarchyOutput(
                 self.target,
                 {},
-                operation=f"the conversion of {start.store!r} to zarr {goal.name}",
+                operation=_operation(start, goal),
                 digest=digest,
                 overwrite=job.overwrite,
                 documents=documents,
@@ -362,25 +370,16 @@ def convert(given: ConvertArguments) -> ConvertReport:
 # In place
 
 
+@dataclass(eq=False, repr=False)
 class InPlaceOutput(ChangeOutput):
     """Metadata that are stored beside the old ones."""
 
-    def __init__(
-        self,
-        start: Location,
-        target: Location,
-        nodes: Mapping[str, Node],
-        documents: Mapping[str, bytes],
-        remove_old: bool,
-        digest: str,
-    ) -> None:
-        super().__init__(target, operation=_operation(start, target.format), digest=digest)
-        self.start, self.target, self.nodes = start, target, nodes
-        self.documents, self.remove_old = documents, remove_old
+    start: Location  # of the old ones
+    documents: Mapping[str, bytes]
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Raise if other metadata of the format exist than will be stored."""
-        target = self.target
+        target = self.location
         target.check_writable()
         there = stores.get_existing(target.store, self.documents)
         root = [key for key in target.format.keys("") if key in there]
@@ -395,23 +394,32 @@ class InPlaceOutput(ChangeOutput):
             )
         return super().begin(resume, shared)
 
-    def change(self) -> None:
-        """Store the new metadata, all or none; then erase the old ones if requested.
 
-        The old root is erased last, so that the same call finds what an interrupted one has left.
-        """
-        store_metadata(self.target.store, self.documents)
-        if self.remove_old:
-            kept = self.target.format
-            new = [key for path in self.nodes for key in kept.keys(path)]
-            others = [*new, *kept.root_documents()]
-            removed = metadata_keys(self.start, self.nodes, others)
-            # After an interruption when all were erased, the source has the new format.
-            removed = [] if self.start.format.name == kept.name else removed
-            removed.sort(key=publication_order)
-            for _, keys in itertools.groupby(removed, lambda key: publication_order(key)[:2]):
-                stores.erase_values(self.start.store, [*keys])
-        mark_changed()
+def change_metadata(
+    start: Location,
+    target: Location,
+    nodes: Iterable[str],
+    documents: Mapping[str, bytes],
+    remove_old: bool,
+) -> None:
+    """Store the new metadata, all or none; then erase the old ones if requested.
+
+    The old root is erased last, so that the same call finds what an interrupted one has left.
+    """
+    store_metadata(target.store, documents)
+    if remove_old:
+        kept = target.format
+        new = [key for path in nodes for key in kept.keys(path)]
+        # After an interruption when all were erased, the source has the new format.
+        removed = (
+            []
+            if start.format.name == kept.name
+            else metadata_keys(start, nodes, [*new, *kept.root_documents()])
+        )
+        removed.sort(key=publication_order)
+        for _, keys in itertools.groupby(removed, lambda key: publication_order(key)[:2]):
+            stores.erase_values(start.store, [*keys])
+    mark_changed()
 
 
 def _operation(start: Location, goal: Format) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal, TypeAlias
@@ -271,12 +271,19 @@ class HierarchyOutput(Output):
             self._begun.__exit__(type(error), error, error.__traceback__)
 
 
+@dataclass(eq=False, repr=False)
 class ChangeOutput(Output):
     """A visible node that stays as it is until the end: `change` is called then."""
 
-    def __init__(self, location: Location, *, operation: str, digest: str) -> None:
-        self.location, self.store, self.path = location, location.store, location.path
-        self.operation, self.digest = operation, digest
+    location: Location
+    _: KW_ONLY
+    operation: str
+    digest: str
+    # Makes the result visible; may be repeated after an interruption.
+    change: Callable[[], object] = int
+
+    def __post_init__(self) -> None:
+        self.store, self.path = self.location.store, self.location.path
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Mark the node, or find the mark of an interrupted job."""
@@ -294,9 +301,6 @@ class ChangeOutput(Output):
         if self.publication is not None:
             self.publication.note_finished()
 
-    def change(self) -> None:
-        """Make the result visible; may be repeated after an interruption."""
-
     def abandon(self) -> None:
         """Keep what was written for a job that resumes this one, if anything was."""
         error, (store, prefix) = sys.exception(), self.journal
@@ -307,17 +311,16 @@ class ChangeOutput(Output):
             error.add_note(f"{self.location} is as it was; the same call with resume=True goes on")
 
 
+@dataclass(eq=False, repr=False)
 class SeveralNodes(ChangeOutput):
     """Nodes below a visible node, each added or replaced when all of them are complete.
 
     They share the attempt of the whole output, which has the journal.
     """
 
-    def __init__(
-        self, location: Location, outputs: Iterable[HierarchyOutput], *, operation: str, digest: str
-    ) -> None:
-        super().__init__(location, operation=operation, digest=digest)
-        self.outputs = {output.location.path: output for output in outputs}
+    outputs: Mapping[str, HierarchyOutput]  # by path in the store
+    # Groups that are added first, unless they exist. None if parts of a job may share the output.
+    groups: Mapping[str, GroupModel] | None = None
 
     def store_of(self, path: str) -> Store:
         """Return the store that takes the chunks of the node at a path."""
@@ -325,6 +328,10 @@ class SeveralNodes(ChangeOutput):
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Begin to write all nodes, except nodes that an interrupted job has completed."""
+        if shared and self.groups is not None:
+            raise StoreError(
+                "parts of a job need a destination of their own; give one that does not exist"
+            )
         for output in self.outputs.values() if not (resume or shared) else ():
             if not output.overwrite:
                 check_new(output.location, False)  # before anything is marked
@@ -351,7 +358,11 @@ class SeveralNodes(ChangeOutput):
         return state
 
     def finish(self) -> None:
-        """Make the nodes visible one after the other, then what needs all of them."""
+        """Add missing groups, make one node visible after the other, then what needs them all."""
+        for path, group in sorted((self.groups or {}).items()):
+            where = self.location.at(path)
+            if existing_node(where.store, path) is None:
+                where.create(group)
         for output in self.outputs.values():
             if not output.is_finished:
                 output.finish()
@@ -372,38 +383,6 @@ class SeveralNodes(ChangeOutput):
         for output in self.outputs.values():
             if output._build is not None:
                 output.abandon()
-
-
-class EachArray(SeveralNodes):
-    """Arrays of an existing hierarchy, added or replaced one by one when all are complete."""
-
-    def __init__(
-        self,
-        location: Location,
-        outputs: Iterable[HierarchyOutput],
-        groups: Mapping[str, GroupModel],
-        *,
-        operation: str,
-        digest: str,
-    ) -> None:
-        super().__init__(location, outputs, operation=operation, digest=digest)
-        self.groups = groups
-
-    def begin(self, resume: bool, shared: bool) -> Begun:
-        """Begin to write all arrays, beside the arrays that they replace."""
-        if shared:
-            raise StoreError(
-                "parts of a job need a destination of their own; give one that does not exist"
-            )
-        return super().begin(resume, shared)
-
-    def finish(self) -> None:
-        """Add the groups that are missing, then swap one array after the other."""
-        for path, group in sorted(self.groups.items()):
-            where = self.location.at(path)
-            if existing_node(where.store, path) is None:
-                where.create(group)
-        super().finish()
 
 
 @dataclass(eq=False, repr=False)

@@ -34,7 +34,12 @@ from omnizarr.conventions.ome import levels
 from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.image import open as open_ome
 from omnizarr.conventions.ome.model import ImageLevel, Metadata, Transform, to_json
-from omnizarr.conventions.ome.versions import edit_members, version_on, writable_version
+from omnizarr.conventions.ome.versions import (
+    Version,
+    edit_members,
+    version_on,
+    writable_version,
+)
 from omnizarr.conventions.ome.write import open_source
 from omnizarr.errors import InvalidArgument, NodeNotFound
 from omnizarr.extension import (
@@ -78,7 +83,7 @@ class ImageOutput(HierarchyOutput):
 
 def level_phases(
     several: Sequence[levels.NewImage | MoreLevels],
-    output: HierarchyOutput | AddedLevels,
+    output: HierarchyOutput | SeveralNodes,
     memory: int,
     existing: int = 1,
 ) -> list[Phase[Filled]]:
@@ -95,7 +100,7 @@ def level_phases(
         if number == 0 and isinstance(each, MoreLevels):
             return each.image.levels[-1]
         path, model = described(each, number)
-        whole = output.outputs[path] if isinstance(output, AddedLevels) else output
+        whole = output.outputs[path] if isinstance(output, SeveralNodes) else output
         return target_array(whole, path, model)
 
     def tasks(number: int) -> Iterator[Task[Filled]]:
@@ -279,7 +284,7 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
             "add levels", portable_key(group.store), group.path, self.levels, str(self.factors),
             method, [source_state(group.store, each.image.levels[0].path) for each in several],
         )  # fmt: skip
-        output = AddedLevels(image, several, operation, digest, self.overwrite)
+        output = added_levels(image, several, operation, digest, self.overwrite)
         phases = level_phases(several, output, memory, have)
         decisions = [
             f"{paths.show(path)}: {model.shape}, {each.method}"
@@ -327,36 +332,31 @@ class MoreLevels:
         return cls(image, steps, method, datasets, models)
 
 
-class AddedLevels(SeveralNodes):
-    """New levels of an image and its labels: arrays first, then their entries in the metadata."""
+def added_levels(
+    image: Image, several: Sequence[MoreLevels], operation: str, digest: str, overwrite: bool
+) -> SeveralNodes:
+    """Return the output of new levels of an image and its labels: arrays, then their entries."""
+    location = location_of(image.group)
+    outputs = {
+        path: HierarchyOutput(
+            Location(location.store, path, location.format), {path: model},
+            operation=operation, overwrite=overwrite,
+            digest=key_digest(digest, node_documents(location, {path: model})),
+        )
+        for each in several
+        for path, model in each.models.items()
+    }  # fmt: skip
+    change = partial(_list_all, several, writable_version(image.version))
+    return SeveralNodes(location, outputs, operation=operation, digest=digest, change=change)
 
-    def __init__(
-        self,
-        image: Image,
-        several: Sequence[MoreLevels],
-        operation: str,
-        digest: str,
-        overwrite: bool,
-    ) -> None:
-        self.several, self.version = several, writable_version(image.version)
-        location = location_of(image.group)
-        outputs = (
-            HierarchyOutput(
-                Location(location.store, path, location.format), {path: model},
-                operation=operation, overwrite=overwrite,
-                digest=key_digest(digest, node_documents(location, {path: model})),
+
+def _list_all(several: Sequence[MoreLevels], version: Version) -> None:
+    """List new arrays in the metadata of their images, when all are visible."""
+    for each in several:
+        if each.datasets:
+            edit_members(
+                Group(each.image.store, each.image.path), version, partial(_list_levels, each)
             )
-            for each in several
-            for path, model in each.models.items()
-        )  # fmt: skip
-        super().__init__(location, outputs, operation=operation, digest=digest)
-
-    def change(self) -> None:
-        """List the arrays in the metadata of the images, when all are visible."""
-        for each in self.several:
-            if each.datasets:
-                group = Group(each.image.store, each.image.path)
-                edit_members(group, self.version, partial(_list_levels, each))
 
 
 def _list_levels(more: MoreLevels, members: dict[str, Any]) -> None:
