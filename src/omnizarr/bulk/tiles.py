@@ -29,7 +29,7 @@ TILE_BYTES = 2**25  # of a tile in memory, if its chunks are not larger
 TILE_CHUNKS = 4096  # at most in a tile
 FEW_CHUNKS = 64  # of an array whose keys need not be listed
 MAX_LISTED = 2**24  # stored chunks of an array, eight bytes each, that are kept at a time
-TEXT_BYTES = 64  # of an element of variable length in memory, for estimates
+TEXT_BYTES = 128  # of an element of variable length in memory, for estimates
 
 
 def item_bytes(dtype: Any) -> int:
