@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.bulk.pyramid import NAMES, downsample
+from omnizarr.bulk.pyramid import NAMES
+from tests.bulk.test_pyramid import downsample
 from tests.conventions.recording import Recording
 
 
@@ -35,7 +36,7 @@ class Source:
 def check_levels(image: oz.ome.Image, values: npt.NDArray[Any], method: str) -> None:
     factors = image.multiscale.metadata["factors"]
     for step, array in zip([None, *factors], image.levels, strict=True):
-        values = values if step is None else downsample(values, step, method)
+        values = values if step is None else downsample(values, tuple(step), method)
         np.testing.assert_array_equal(array[...], values)
 
 

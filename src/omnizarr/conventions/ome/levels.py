@@ -12,13 +12,19 @@ import numpy as np
 
 from omnizarr import Array
 from omnizarr import __version__ as VERSION
-from omnizarr.bulk.pyramid import NAMES, Values, check_packing, level_chunks, level_shapes
+from omnizarr.bulk.pyramid import (
+    Values,
+    check_method,
+    check_packing,
+    level_chunks,
+    level_shapes,
+)
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values
 from omnizarr.conventions.ome import model, versions
 from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.rules import check
-from omnizarr.errors import CannotExpress, InvalidArgument, InvalidMetadata, known_names, warn
+from omnizarr.errors import CannotExpress, InvalidArgument, InvalidMetadata, warn
 from omnizarr.extension import (
     TARGET_BYTES,
     ArrayModel,
@@ -234,13 +240,6 @@ def image_name(store: Any, path: str | None) -> str:
     if not full and isinstance(store, (str, os.PathLike)):
         full = os.fspath(store).replace("\\", "/").rstrip("/")
     return paths.name(full) or "image"
-
-
-def check_method(method: str) -> str:
-    """Return the name of a downsampling method; raise if there is none."""
-    if method not in NAMES:
-        raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
-    return method
 
 
 def new_metadata(

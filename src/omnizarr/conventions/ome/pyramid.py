@@ -20,10 +20,11 @@ from omnizarr.bulk.options import RunOptions, WriteOptions, option, takes, told
 from omnizarr.bulk.output import HierarchyOutput, SeveralNodes
 from omnizarr.bulk.pyramid import (
     NAMES,
+    check_method,
     check_packing,
+    level_boxes,
     level_chunks,
     level_shapes,
-    level_task_count,
     level_tasks,
 )
 from omnizarr.bulk.source_keys import source_state
@@ -116,7 +117,7 @@ def level_phases(
         for each in (each for each in several if number <= len(each.steps)):
             array = planned_array(output.location, *described(each, number))
             step, packing = each.steps[number - 1], image_packing(array)
-            total += level_task_count(array, step, each.method, memory, packing)
+            total += level_boxes(array, step, each.method, memory, packing).count
             size += array.nbytes
         name = f"level {existing - 1 + number}"
         phases.append(Phase(name, partial(tasks, number), total, size, bytes_written=size))
@@ -218,7 +219,7 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         own = names if known and names else None
         described = {
             "axes": self.axes or own, "scale": self.scale, "unit": self.unit, "levels": self.levels,
-            "factors": self.factors, "method": levels.check_method(self.method or "mean"),
+            "factors": self.factors, "method": check_method(self.method or "mean"),
             "name": (image.name if image is not None else None)
             or levels.image_name(self.destination, self.path),
         }  # fmt: skip
@@ -271,7 +272,7 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
             last.shape, image.axes, _own_transform(image).scale, wanted, self.factors
         )
         old = image.multiscale.type
-        method = levels.check_method(self.method or (old if old in NAMES else None) or "mean")
+        method = check_method(self.method or (old if old in NAMES else None) or "mean")
         several = [MoreLevels.of(image, steps, method)]
         every = [*levels.step_ratios(image), *steps]
         names = [axis.name for axis in image.axes]
