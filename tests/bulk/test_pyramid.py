@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,9 @@ def compiled() -> bool:
     return bool(module._COMPILED)
 
 
-def downsample(values: Values, factors: tuple[int, ...], method: str) -> Values:
+def downsample(values: Values, steps: Sequence[int], method: str) -> Values:
     """Return values downsampled; `gaussian` repeats the border elements."""
+    factors = tuple(steps)
     out = np.empty([-(-n // f) for n, f in zip(values.shape, factors, strict=True)], values.dtype)
     if method == "gaussian":
         reach = module.gaussian_reach(factors)

@@ -224,15 +224,9 @@ class _Planning:
         digest = key_digest(unique_key(start.store), state, sorted(documents.items()))
         output: InPlaceOutput | HierarchyOutput
         if job.in_place:
-            change = partial(change_metadata, start, self.target, stored, documents, job.remove_old)
-            output = InPlaceOutput(
-                self.target,
-                start,
-                documents,
-                operation=_operation(start, goal),
-                digest=digest,
-                change=change,
-            )
+            given = start, stored, documents, job.remove_old
+            operation = _operation(start, goal)
+            output = InPlaceOutput(self.target, *given, operation=operation, digest=digest)
             added = f"{counted(len(documents), 'document')} added beside the old metadata"
             decisions.append(
                 added if documents else f"the metadata of zarr {goal.name} are there, and stay"
@@ -375,7 +369,9 @@ class InPlaceOutput(ChangeOutput):
     """Metadata that are stored beside the old ones."""
 
     start: Location  # of the old ones
+    nodes: Iterable[str]
     documents: Mapping[str, bytes]
+    remove_old: bool
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Raise if other metadata of the format exist than will be stored."""
@@ -394,32 +390,22 @@ class InPlaceOutput(ChangeOutput):
             )
         return super().begin(resume, shared)
 
+    def finish(self) -> None:
+        """Store the new metadata, all or none; then erase the old ones if requested.
 
-def change_metadata(
-    start: Location,
-    target: Location,
-    nodes: Iterable[str],
-    documents: Mapping[str, bytes],
-    remove_old: bool,
-) -> None:
-    """Store the new metadata, all or none; then erase the old ones if requested.
-
-    The old root is erased last, so that the same call finds what an interrupted one has left.
-    """
-    store_metadata(target.store, documents)
-    if remove_old:
-        kept = target.format
-        new = [key for path in nodes for key in kept.keys(path)]
+        The old root is erased last, so that the same call finds what an interrupted one has left.
+        """
+        start, kept = self.start, self.location.format
+        store_metadata(self.store, self.documents)
         # After an interruption when all were erased, the source has the new format.
-        removed = (
-            []
-            if start.format.name == kept.name
-            else metadata_keys(start, nodes, [*new, *kept.root_documents()])
-        )
-        removed.sort(key=publication_order)
-        for _, keys in itertools.groupby(removed, lambda key: publication_order(key)[:2]):
-            stores.erase_values(start.store, [*keys])
-    mark_changed()
+        if self.remove_old and start.format.name != kept.name:
+            new = [key for path in self.nodes for key in kept.keys(path)]
+            removed = metadata_keys(start, self.nodes, [*new, *kept.root_documents()])
+            removed.sort(key=publication_order)
+            for _, keys in itertools.groupby(removed, lambda key: publication_order(key)[:2]):
+                stores.erase_values(start.store, [*keys])
+        mark_changed()
+        super().finish()
 
 
 def _operation(start: Location, goal: Format) -> str:

@@ -13,7 +13,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from hashlib import blake2b
 
 import numpy as np
 
@@ -315,14 +314,14 @@ class Copying:
         for batch in self._batched or self._batches(self._values()):
             work = self._batch(batch, there)
             size = sum(entry.size or 0 for entry in batch)
-            yield Task(_batch_id(batch), work, size, paths.show(paths.join("", batch[0].key)))
+            yield Task(task_id(batch), work, size, paths.show(paths.join("", batch[0].key)))
 
     def _values(self) -> Iterator[Entry]:
         """Yield the entries of all values except metadata, which are collected for later."""
         self.metadata, self.seen = [], array("Q")
         for entry in self.entries():
             if self.erases:
-                self.seen.append(_key_id(entry.key))
+                self.seen.append(task_id(entry.key))
             if _is_document(entry.key):
                 self.metadata.append(entry)
             else:
@@ -361,13 +360,13 @@ class Copying:
         batches = (self._batch(some, there) for _, level in levels for some in self._batches(level))
         extra = tuple(sorted(filter(_is_document, self._extra()), key=lambda key: key.count("/")))
         given = tuple(batches), self.output.chunk_store, extra, self.job.dry_run
-        yield Task(_batch_id(ordered), partial(copy_and_erase, *given), 0, "metadata")
+        yield Task(task_id(ordered), partial(copy_and_erase, *given), 0, "metadata")
 
     def _erase_tasks(self) -> Iterator[Task[Copied]]:
         """Yield tasks whose ids stay the same while other parts of the job erase keys."""
         tasks: dict[int, list[str]] = {}
         for key in itertools.filterfalse(_is_document, self._extra()):  # those are erased
-            tasks.setdefault(_key_id(key) % ERASURES, []).append(key)
+            tasks.setdefault(task_id(key) % ERASURES, []).append(key)
         for number, keys in tasks.items():
             given = (), self.output.chunk_store, tuple(keys), self.job.dry_run
             yield Task(task_id("erase", number), partial(copy_and_erase, *given))
@@ -388,7 +387,7 @@ class Copying:
 
         def is_extra(key: str) -> bool:
             name = key[len(prefix) :]
-            if is_ours(key) or _key_id(name) in seen:
+            if is_ours(key) or task_id(name) in seen:
                 return False
             array = next((each for each in prefixes_of(name) if each in self.arrays), None)
             is_chunk = bool(array)
@@ -405,19 +404,6 @@ class Copying:
 def _is_document(key: str) -> bool:
     """Return True for a metadata key; most chunk keys end in a digit and are ruled out quickly."""
     return not key[-1].isdigit() and is_metadata(key)
-
-
-def _batch_id(entries: Iterable[Entry]) -> int:
-    """Return a digest of keys and of what a listing tells about their values."""
-    columns = [*zip(*entries, strict=True)] or [(), (), (), ()]
-    digest = blake2b(digest_size=8)
-    digest.update("\0".join(columns[0]).encode("utf-8", "surrogatepass"))
-    digest.update(repr(columns[1:]).encode())
-    return int.from_bytes(digest.digest())
-
-
-def _key_id(key: str) -> int:
-    return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
 @takes(CopyArguments)

@@ -120,15 +120,7 @@ def _of_present(
         return mask
 
     if method == "mean":
-        present = np.where(absent, dtype.type(0), seen)
-        if whole:  # Python's integers cannot overflow
-            wide = present.astype(object if dtype.itemsize == 8 else np.int64)
-            found = ((_fold(wide, factors, np.add) + count // 2) // count).astype(dtype)
-        else:
-            least = np.float32 if dtype.itemsize == 2 else np.float64
-            wide = present.astype(np.promote_types(dtype, least))
-            with np.errstate(invalid="ignore"):
-                found = np.asarray(_fold(wide, factors, np.add) / count).astype(dtype)
+        found = _mean(np.where(absent, dtype.type(0), seen), factors, count).astype(dtype)
         # A mean may be the number that marks missing values: the next one is not, or the highest.
         above = np.where(found < highest, found + dtype.type(1), found) if whole else np.nextafter(
             found, dtype.type(np.inf)
@@ -183,24 +175,21 @@ def _combined(parts: Sequence[Values], combine: np.ufunc) -> Values:
     return total
 
 
-def _mean(values: Values, factors: Factors) -> Values:
-    count = math.prod(factors)
-    dtype = values.dtype
-    if count == 1:
+def _mean(values: Values, factors: Factors, count: Any = None) -> Values:
+    """Return the mean of each block; `count` elements of it are counted, by default all."""
+    if math.prod(factors) == 1:
         return values
+    count = math.prod(factors) if count is None else count
+    dtype = values.dtype
     if dtype.kind in "fc":
         wide = np.promote_types(dtype, np.float32 if dtype.itemsize == 2 else np.float64)
-        return _fold(values.astype(wide, copy=False), factors, np.add) / count
+        with np.errstate(invalid="ignore"):
+            return np.asarray(_fold(values.astype(wide, copy=False), factors, np.add) / count)
     if dtype.kind not in "iub":
         raise InvalidArgument(f"the mean of {dtype} is not defined; use method='nearest'")
-    if dtype.itemsize < 8:
-        sums = _fold(values.astype(np.int64), factors, np.add)
-        return np.asarray((sums + count // 2) // count)
-    # A sum might overflow 64 bits; separate sums of quotients and remainders do not.
-    quotients = _fold(values // count, factors, np.add)
-    remainders = _fold(values % count, factors, np.add)
-    half = dtype.type(count // 2)
-    return np.asarray(quotients + (remainders + half) // dtype.type(count))
+    # Python's integers cannot overflow.
+    sums = _fold(values.astype(object if dtype.itemsize == 8 else np.int64), factors, np.add)
+    return np.asarray((sums + count // 2) // count)
 
 
 def _mode(values: Values, factors: Factors) -> Values:

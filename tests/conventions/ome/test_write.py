@@ -36,7 +36,7 @@ class Source:
 def check_levels(image: oz.ome.Image, values: npt.NDArray[Any], method: str) -> None:
     factors = image.multiscale.metadata["factors"]
     for step, array in zip([None, *factors], image.levels, strict=True):
-        values = values if step is None else downsample(values, tuple(step), method)
+        values = values if step is None else downsample(values, step, method)
         np.testing.assert_array_equal(array[...], values)
 
 

@@ -12,13 +12,7 @@ import numpy as np
 
 from omnizarr import Array
 from omnizarr import __version__ as VERSION
-from omnizarr.bulk.pyramid import (
-    Values,
-    check_method,
-    check_packing,
-    level_chunks,
-    level_shapes,
-)
+from omnizarr.bulk import pyramid
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values
 from omnizarr.conventions.ome import model, versions
@@ -224,7 +218,7 @@ def _middle(axes: Sequence[model.Axis], level: Array, number: int) -> tuple[int 
     return tuple(chosen)
 
 
-def _window(values: Values, dtype: np.dtype[Any]) -> dict[str, float]:
+def _window(values: pyramid.Values, dtype: np.dtype[Any]) -> dict[str, float]:
     whole = dtype.kind in "iu"
     low, high = (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) if whole else (0, 1)
     found = values[np.isfinite(values)] if dtype.kind in "iuf" else values[:0]
@@ -267,7 +261,8 @@ def new_metadata(
     labels = tuple(map(str, range(len(steps) + 1))) if names is None else tuple(names)
     if len(labels) != len(steps) + 1:
         raise InvalidArgument(f"{len(labels)} names were given for {len(steps) + 1} levels")
-    transforms = level_transforms(model.Transform(sizes, start), steps, check_method(method))
+    pyramid.check_method(method)
+    transforms = level_transforms(model.Transform(sizes, start), steps, method)
     datasets = tuple(model.ImageLevel(p, t) for p, t in zip(labels, transforms, strict=True))
     about = {"method": "omnizarr.ome.write", "version": VERSION, "factors": [*map(list, steps)]}
     multiscale = model.Multiscale(used, datasets, name, method, about)
@@ -421,16 +416,17 @@ def plan_levels(
     stated = described_values(source, zero_is_missing=False)[0]
     stated |= options.get("attributes") or {}
     if len(multiscale.datasets) > 1:
-        check_packing(multiscale.type or "mean", Packing.of(dtype, stated))
+        pyramid.check_packing(multiscale.type or "mean", Packing.of(dtype, stated))
     level: Any = {**_with_separator(options, location.format, version), "attributes": stated}
     if version.name == versions.NEWEST:
         level["dimension_names"] = [a.name for a in multiscale.axes]
     _set_chunks(level, multiscale.axes, source.shape, dtype)
     first: Array | None = None
     found, models = [], dict[str, ArrayModel]()
-    for entry, shape in zip(multiscale.datasets, level_shapes(source.shape, steps), strict=True):
+    shapes = pyramid.level_shapes(source.shape, steps)
+    for entry, shape in zip(multiscale.datasets, shapes, strict=True):
         if first is not None:
-            level = {**level, **level_chunks(first, shape)}
+            level = {**level, **pyramid.level_chunks(first, shape)}
         full = paths.join(path, entry.path)
         models[full] = array_model(location.format, shape, source.dtype, level)
         if first is None:

@@ -31,16 +31,10 @@ from omnizarr.bulk.source_keys import source_state
 from omnizarr.bulk.transfer import ArraySource, Filled, cut, fill_tasks, items_for, target_array
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values, plain_attributes
-from omnizarr.conventions.ome import levels
+from omnizarr.conventions.ome import levels, versions
 from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.image import open as open_ome
 from omnizarr.conventions.ome.model import ImageLevel, Metadata, Transform, to_json
-from omnizarr.conventions.ome.versions import (
-    Version,
-    edit_members,
-    version_on,
-    writable_version,
-)
 from omnizarr.conventions.ome.write import open_source
 from omnizarr.errors import InvalidArgument, NodeNotFound
 from omnizarr.extension import (
@@ -211,8 +205,9 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         store = stores.resolve(self.destination, storage_options=options)
         check_disjoint(source.store, store, "; leave the destination out to add levels")
         wanted = self.zarr_format
-        if wanted is None and image is not None and version_on(image.group.zarr_format) is not None:
-            wanted = image.group.zarr_format
+        old = None if image is None else image.group.zarr_format
+        if wanted is None and old is not None and versions.version_on(old) is not None:
+            wanted = old
         location = new_location(store, self.path, wanted)
         names = "".join(n or "?" for n in source.dimension_names or ())
         known = image is None and len(names) == source.ndim and {*names} <= {*"tczyx"}
@@ -347,15 +342,15 @@ def added_levels(
         for each in several
         for path, model in each.models.items()
     }  # fmt: skip
-    change = partial(_list_all, several, writable_version(image.version))
+    change = partial(_list_all, several, versions.writable_version(image.version))
     return SeveralNodes(location, outputs, operation=operation, digest=digest, change=change)
 
 
-def _list_all(several: Sequence[MoreLevels], version: Version) -> None:
+def _list_all(several: Sequence[MoreLevels], version: versions.Version) -> None:
     """List new arrays in the metadata of their images, when all are visible."""
     for each in several:
         if each.datasets:
-            edit_members(
+            versions.edit_members(
                 Group(each.image.store, each.image.path), version, partial(_list_levels, each)
             )
 
