@@ -341,16 +341,10 @@ class Copying:
         return found if len(found) <= KEPT else None
 
     def _batch(self, batch: tuple[Entry, ...], there: dict[str, Entry] | None) -> CopyBatch:
-        job = self.job
-        return CopyBatch(
-            self._transfer,
-            batch,
-            None if there is None else tuple(there.get(entry.key) for entry in batch),
-            job.compare if job.update else None,
-            job.verify,
-            job.dry_run,
-            not self.listed,
-        )
+        known = None if there is None else tuple(there.get(entry.key) for entry in batch)
+        compare = self.job.compare if self.job.update else None
+        options = compare, self.job.verify, self.job.dry_run, not self.listed
+        return CopyBatch(self._transfer, batch, known, *options)
 
     def _metadata_tasks(self) -> Iterator[Task[Copied]]:
         """Yield one task, since the order matters: inner nodes first, the node's own key last."""
