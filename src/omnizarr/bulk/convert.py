@@ -39,7 +39,6 @@ from omnizarr.extension import (
     Location,
     Mark,
     Node,
-    PrefixStore,
     Publication,
     Store,
     by_name,
@@ -168,7 +167,7 @@ class Convert(ConvertOptions, Job[ConvertReport]):
                 f"zarr {location.format.name} keeps metadata and chunks apart, so"
                 f" {paths.show(path)} cannot be converted alone; convert the whole hierarchy"
             )
-        return PrefixStore(store, path, read_only=True)
+        return stores.PrefixStore(store, path, read_only=True)
 
     def _check_arguments(self) -> None:
         if self.in_place != (self.destination is None):

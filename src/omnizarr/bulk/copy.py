@@ -34,7 +34,6 @@ from omnizarr.extension import (
     existing_node,
     find_node,
     is_metadata,
-    is_ours,
     is_quick,
     key_digest,
     marker,
@@ -381,7 +380,7 @@ class Copying:
 
         def is_extra(key: str) -> bool:
             name = key[len(prefix) :]
-            if is_ours(key) or task_id(name) in seen:
+            if paths.is_ours(key) or task_id(name) in seen:
                 return False
             array = next((each for each in prefixes_of(name) if each in self.arrays), None)
             is_chunk = bool(array)

@@ -24,7 +24,6 @@ from omnizarr.extension import (
     Kind,
     Location,
     Mark,
-    MemoryStore,
     Node,
     Probe,
     Publication,
@@ -37,13 +36,9 @@ from omnizarr.extension import (
     consolidated_is_stale,
     existing_node,
     is_metadata,
-    is_ours,
-    lock_replacement,
     marker,
     paths,
     publication,
-    recover_interrupted,
-    stage,
     stores,
     update_consolidated_above,
 )
@@ -75,7 +70,7 @@ class Output:
     @property
     def journal(self) -> tuple[Store, str]:
         """The store and prefix of the journal, once the output has begun."""
-        return (MemoryStore(), "") if self.publication is None else self.publication.journal
+        return (stores.MemoryStore(), "") if self.publication is None else self.publication.journal
 
     @property
     def chunk_store(self) -> Store:
@@ -424,8 +419,9 @@ class CopyOutput(Output):
             self._staged = None if found.stage is None else found
             return "resumed"
         if self.mode != "new":
-            with lock_replacement(self.store):
-                recover_interrupted(self.store)  # of a copy that was killed when it was complete
+            with publication.lock_replacement(self.store):
+                # Of a copy that was killed when it was complete.
+                publication.recover_interrupted(self.store)
         text = self.store.get(marker(self.path))
         old = None if text is None else Mark.read(text)
         if self.mode == "update":  # a copy to an empty place owns everything that it writes
@@ -458,7 +454,7 @@ class CopyOutput(Output):
     def _values(self) -> Iterator[str]:
         """Yield the keys below the path, except this package's own keys."""
         keys = stores.list_prefix(self.store, paths.prefix(self.path))
-        return (key for key in keys if not is_ours(key))
+        return (key for key in keys if not paths.is_ours(key))
 
     def _begin_again(self, mark: Mark) -> None:
         """Erase what an interrupted copy wrote to an empty place; raise unless overwriting."""
@@ -495,7 +491,7 @@ class CopyOutput(Output):
             raise NodeExists(f"{self} holds data, but no Zarr node; copy to another destination")
         check_erasable(self.store, self.path, old[0])
         publication.clear_abandoned(self.store, self.path)
-        staged = stage(self.store, self.path)
+        staged = publication.stage(self.store, self.path)
         staged.check(self._extent)
         if stores.is_process_local(self.store):  # where another call would not find it
             self._staged = Publication.staged(staged)
@@ -512,7 +508,7 @@ class CopyOutput(Output):
     def finish(self) -> None:
         """Swap the old hierarchy and the new, or note that it is complete."""
         if self._staged is not None:
-            with lock_replacement(self.store):
+            with publication.lock_replacement(self.store):
                 self._staged.put(self._extent, self._extent)
             if self.publication is None:  # else `clear` does
                 self._staged.clear()

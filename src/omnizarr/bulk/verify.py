@@ -54,7 +54,6 @@ from omnizarr.extension import (
     consolidated,
     counted,
     find_node,
-    is_ours,
     key_digest,
     marker,
     missing_chunk_keys,
@@ -431,7 +430,7 @@ class KeyListing:
             return  # reported once, by `report_leftovers`
         if name == MARKER:
             self._report_marker(key)
-        elif is_ours(name):
+        elif paths.is_ours(name):
             what = "a temporary file or lock of a writer that is running or was killed"
             self._report(self.start.path, key, f"is {what}; see omnizarr repair", "leftover")
         elif key not in self.hierarchy.metadata_keys and (

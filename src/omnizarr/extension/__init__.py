@@ -85,7 +85,7 @@ from omnizarr.hierarchy.lookup import (
 from omnizarr.hierarchy.node import location_of, model_of, node_from_description
 from omnizarr.model import ArrayModel, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.node import CHECKSUMS, PREFIX
-from omnizarr.model.paths import Patterns, is_ours
+from omnizarr.model.paths import Patterns
 from omnizarr.publish import publication
 from omnizarr.publish.publication import (
     Begun,
@@ -93,8 +93,6 @@ from omnizarr.publish.publication import (
     Publication,
     all_stages,
     check_whole,
-    lock_replacement,
-    recover_interrupted,
 )
 from omnizarr.publish.stage import (
     FOLDER,
@@ -107,35 +105,25 @@ from omnizarr.publish.stage import (
     Mark,
     Stage,
     marker,
-    stage,
 )
 from omnizarr.stores import (
     Entry,
     LocalStore,
     MemoryStore,
-    PrefixStore,
     Range,
     Store,
-    Versioned,
     can_list,
     check_disjoint,
-    check_writable,
-    direct_file_root,
     erase_prefix,
-    erase_values,
-    file_root,
     get_existing,
     get_many,
     has_cheap_requests,
     has_low_latency,
-    is_process_local,
     leases,
     list_dir,
     list_prefix,
     list_sizes,
-    overlap,
     sizes,
-    storage_identity,
 )
 from omnizarr.stores.base import (
     Bytes,
@@ -153,7 +141,7 @@ from omnizarr.stores.base import (
 from omnizarr.stores.identity import StorageIdentity, key_digest, portable_key, unique_key
 from omnizarr.stores.leases import is_running
 from omnizarr.stores.local.atomic_files import PARTIAL, replace_file
-from omnizarr.stores.operations import check_key, check_prefix
+from omnizarr.stores.operations import check_prefix
 from omnizarr.stores.resolve import is_archive, options_for_two, resolve
 from omnizarr.stores.transfer import ValueCopy, is_quick
 

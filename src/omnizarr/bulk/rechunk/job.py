@@ -31,7 +31,6 @@ from omnizarr.extension import (
     INTERMEDIATE,
     ArrayModel,
     BoundArray,
-    Entry,
     GroupModel,
     Location,
     Node,
@@ -52,7 +51,6 @@ from omnizarr.extension import (
     portable_key,
     publication,
     readable_nodes,
-    resolve,
     resolve_store_path,
     stored_keys,
     stores,
@@ -157,13 +155,13 @@ class CopyBox:
                 engine.write(self.target, axis_plan(self.target.grid, box), values[row.outer])
 
 
-def copy_chunks(transfer: ValueCopy, entries: tuple[Entry, ...]) -> RechunkReport:
+def copy_chunks(transfer: ValueCopy, entries: tuple[stores.Entry, ...]) -> RechunkReport:
     """Copy the bytes of some stored chunks."""
     done = transfer.copy(entries)
     return RechunkReport(chunks_copied=done.values, bytes_copied=done.nbytes)
 
 
-def stored_entries(source: BoundArray) -> Iterator[Entry]:
+def stored_entries(source: BoundArray) -> Iterator[stores.Entry]:
     """Yield all stored chunks or shards; keys are relative to the array's prefix."""
     start, rank = len(source.prefix), len(source.model.shape)
     listed = False
@@ -172,7 +170,7 @@ def stored_entries(source: BoundArray) -> Iterator[Entry]:
             listed = True
             yield entry._replace(key=entry.key[start:])
     if not listed:  # a store that may list metadata only
-        yield from (Entry(key[start:]) for _, key in stored_keys(source))
+        yield from (stores.Entry(key[start:]) for _, key in stored_keys(source))
 
 
 @dataclass(frozen=True)
@@ -231,7 +229,7 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
         source = resolve_store_path(self.source, self.node or None, mode, here)
         start, node = find_node(*source, use_consolidated=None)
         goal = start if self.in_place else _destination(self, start, there)
-        temp = goal.store if self.temp is None else resolve(self.temp, storage_options=there)
+        temp = goal.store if self.temp is None else stores.resolve(self.temp, storage_options=there)
         return _Planner(self, start, goal, temp, tasks_at_once).plan(node)
 
 

@@ -37,7 +37,6 @@ from omnizarr.extension import (
     Location,
     Named,
     Node,
-    Range,
     ShardingIndexed,
     Store,
     bind_codec,
@@ -118,7 +117,7 @@ class ViewedArray:
 
     # Bytes
 
-    def get(self, coords: Coords, parts: Sequence[Range | None]) -> list[bytes | None]:
+    def get(self, coords: Coords, parts: Sequence[stores.Range | None]) -> list[bytes | None]:
         """Return parts of a chunk, each None if the chunk is missing; it is encoded once."""
         if self.keeps_bytes:
             found = self._stored(coords, parts)
@@ -129,7 +128,7 @@ class ViewedArray:
             return [None] * len(parts)
         return [data if part is None else part.of(data) for part in parts]
 
-    def _stored(self, coords: Coords, parts: Sequence[Range | None]) -> list[bytes | None]:
+    def _stored(self, coords: Coords, parts: Sequence[stores.Range | None]) -> list[bytes | None]:
         source = self.source
         found = stores.get_many(source.chunk_store, [(source.key(coords), part) for part in parts])
         for other in source.encoding.other_keys(coords):

@@ -43,7 +43,6 @@ from omnizarr.extension import (
     Location,
     Node,
     array_model,
-    check_disjoint,
     check_whole,
     existing_node,
     key_digest,
@@ -203,7 +202,7 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         self, source: Array, image: Image | None, options: Mapping[str, Any] | None, memory: int
     ) -> Plan[Filled]:
         store = stores.resolve(self.destination, storage_options=options)
-        check_disjoint(source.store, store, "; leave the destination out to add levels")
+        stores.check_disjoint(source.store, store, "; leave the destination out to add levels")
         wanted = self.zarr_format
         old = None if image is None else image.group.zarr_format
         if wanted is None and old is not None and versions.version_on(old) is not None:
