@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from omnizarr import config, consolidate_metadata, registry
 from omnizarr.bulk.adaptation import Options, adapt_array, consolidated_groups, other_fill_note
-from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Outcome, Task, in_batches, task_id
 from omnizarr.bulk.options import RechunkArguments, RechunkOptions, takes
 from omnizarr.bulk.output import HierarchyOutput, Output, SeveralNodes
@@ -251,7 +251,7 @@ class _Planner:
         self, job: Rechunk, start: Location, goal: Location, temp: Store, threads: int
     ) -> None:
         self.job, self.start, self.goal, self.temp, self.threads = job, start, goal, temp, threads
-        self.memory = config.byte_size(MEMORY if job.memory is None else job.memory, "memory")
+        self.memory = memory_of(job.memory, 1)
         self.nodes: dict[str, Node] = {}  # of the result, by relative path
         self.kept: list[tuple[str, BoundArray]] = []  # arrays whose bytes are copied
         self.changes: list[Change] = []

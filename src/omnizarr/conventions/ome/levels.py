@@ -81,10 +81,7 @@ def image_axes(
             raise model.unknown_unit(unit)
         units = {a.name: unit for a in given if a.type == kind}
     return tuple(
-        model.Axis(
-            a.name, a.type, model.unit_name(units[a.name]) if a.name in units else a.unit, a.extra
-        )
-        for a in given
+        replace(a, unit=model.unit_name(units[a.name])) if a.name in units else a for a in given
     )
 
 
@@ -149,13 +146,13 @@ def _step(given: Any, axes: Sequence[model.Axis]) -> Factors:
 
 
 def _halves(lengths: Sequence[int], axes: Sequence[model.Axis], sizes: Sequence[float]) -> Factors:
+    def meters(unit: str | None) -> float:
+        if unit is None or model.unit_kind(unit) != "space":
+            return 1.0
+        return model.unit_factor(unit, "meter")
+
     physical = {
-        i: size
-        * (
-            model.unit_factor(a.unit, "meter")
-            if model.unit_kind(a.unit) == "space" and a.unit
-            else 1.0
-        )
+        i: size * meters(a.unit)
         for i, (a, size) in enumerate(zip(axes, sizes, strict=True))
         if a.type == "space" and lengths[i] > 1
     }
@@ -408,9 +405,8 @@ def plan_levels(
             f"OME-Zarr needs zarr 2 or 3, not {location.format.name}; give zarr_format=3"
         )
     dtype = np.dtype(source.dtype)
-    attributes = versions.to_attributes(
-        model.to_json(with_windows(metadata, dtype)), version.name, {}
-    )
+    members = model.to_json(with_windows(metadata, dtype))
+    attributes = versions.to_attributes(members, version.name, {})
     check_attributes(attributes, f"the image {paths.show(path)}")
     (multiscale,) = metadata.multiscales
     stated = described_values(source, zero_is_missing=False)[0]
@@ -543,9 +539,8 @@ def labels_nodes(image: Image | None, images: Sequence[NewImage]) -> dict[str, N
     names = tuple(each.path.removeprefix(paths.prefix(above)) for each in labels)
     old = image.group["labels"].attrs.asdict()
     members = model.to_json(model.Metadata(labels=names))
-    nodes: dict[str, Node] = {
-        above: GroupModel(versions.to_attributes(members, first.version.name, old))
-    }
+    attributes = versions.to_attributes(members, first.version.name, old)
+    nodes: dict[str, Node] = {above: GroupModel(attributes)}
     for name in names:
         for parent in paths.ancestors(name):
             nodes.setdefault(paths.join(above, parent), GroupModel())

@@ -13,8 +13,8 @@ from functools import partial
 from itertools import count, islice
 from typing import Any, cast
 
-from omnizarr import Array, Group, config
-from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch, memory_of
+from omnizarr import Array, Group
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import RunOptions, WriteOptions, option, takes, told
 from omnizarr.bulk.output import HierarchyOutput, SeveralNodes
@@ -108,7 +108,8 @@ def level_phases(
     for number in range(1, max((len(each.steps) for each in several), default=0) + 1):
         total = size = 0
         for each in (each for each in several if number <= len(each.steps)):
-            array = planned_array(output.location, *described(each, number))
+            path, model = described(each, number)
+            array = unpublished(output.location.at(path), model)
             step, packing = each.steps[number - 1], image_packing(array)
             total += level_boxes(array, step, each.method, memory, packing).count
             size += array.nbytes
@@ -120,11 +121,6 @@ def level_phases(
 def image_packing(level: Array) -> Packing:
     """Return what the numbers of a level of an image mean."""
     return described_values(level, zero_is_missing=False)[1]
-
-
-def planned_array(location: Location, path: str, model: ArrayModel) -> Array:
-    """Return an array at a path of the store and in the format of a location, as it will be."""
-    return unpublished(Location(location.store, path, location.format), model)
 
 
 @dataclass
@@ -247,7 +243,10 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
             for array, first, items in finest:
                 yield from fill_tasks(ArraySource(array), target_array(output, *first), items)
 
-        count = sum(cut(planned_array(location, *first), items).count for _, first, items in finest)
+        count = sum(
+            cut(unpublished(location.at(path), model), items).count
+            for _, (path, model), items in finest
+        )
         size = sum(array.nbytes for array, _, _ in finest)
         arrays = sum(isinstance(node, ArrayModel) for node in nodes.values())
         first = Phase("level 0", copy, count, size, bytes_read=size)
@@ -255,8 +254,7 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         decisions += [f"left out: {name}: {reason}" for name, reason in skipped.items()]
         phases = [first, *level_phases(images, output, memory)]
         done = Filled(arrays=arrays, groups=len(nodes) - arrays, skipped=skipped)
-        size = config.byte_size(self.memory or MEMORY, "memory")
-        return Plan(operation, digest, phases, done, output, decisions, size)
+        return Plan(operation, digest, phases, done, output, decisions, memory_of(self.memory, 1))
 
     def _plan_added(self, image: Image, memory: int) -> Plan[Filled]:
         have, group = len(image.levels), image.group
@@ -286,9 +284,8 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
             for each in several
             for path, model in each.models.items()
         ] or [f"the image has {have} levels already, down to {last.shape}"]
-        size = config.byte_size(self.memory or MEMORY, "memory")
         done = Filled(arrays=len(output.outputs))
-        return Plan(operation, digest, phases, done, output, decisions, size)
+        return Plan(operation, digest, phases, done, output, decisions, memory_of(self.memory, 1))
 
 
 def _own_transform(image: Image) -> Transform:
