@@ -17,7 +17,7 @@ from typing import Any
 
 from omnizarr import registry
 from omnizarr.bulk.adaptation import Adapted, Options, adapt_nodes, consolidate, consolidated_groups
-from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of, store_options
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import ConvertArguments, ConvertOptions, takes
 from omnizarr.bulk.output import ChangeOutput, HierarchyOutput, Output
@@ -52,7 +52,6 @@ from omnizarr.extension import (
     key_digest,
     mark_changed,
     marker,
-    options_for_two,
     paths,
     publication_order,
     readable_nodes,
@@ -107,8 +106,7 @@ class Convert(ConvertOptions, Job[ConvertReport]):
     def plan(self, tasks_at_once: int = 1) -> Plan[ConvertReport]:
         """Read the metadata and decide how each node is converted."""
         self._check_arguments()
-        given = self.storage_options, self.destination_options
-        here, there = options_for_two(self.source, self.destination, *given)
+        here, there = store_options(self)
         store = origin = self._origin(here)
         if not self.in_place:
             store, end = resolve_root(self.destination, storage_options=there)

@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of, store_options
 from omnizarr.bulk.journal import Outcome, Task, TaskIds, in_batches, task_id
 from omnizarr.bulk.options import Compare, CopyArguments, CopyOptions, takes
 from omnizarr.bulk.output import CopyOutput, Mode
@@ -37,7 +37,6 @@ from omnizarr.extension import (
     is_quick,
     key_digest,
     marker,
-    options_for_two,
     paths,
     publication_order,
     resolve_store_path,
@@ -184,8 +183,7 @@ class Copying:
 
     def __init__(self, job: Copy, tasks_at_once: int) -> None:
         self.job = job
-        given = job.storage_options, job.destination_options
-        here, there = options_for_two(job.source, job.destination, *given)
+        here, there = store_options(job)
         if not job.dry_run:
             check_node_writable(job.destination)
         self.source, self.path = resolve_store_path(job.source, job.path, "r", here)

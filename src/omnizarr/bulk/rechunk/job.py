@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from omnizarr import config, consolidate_metadata, registry
 from omnizarr.bulk.adaptation import Options, adapt_array, consolidated_groups, other_fill_note
-from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of, store_options
 from omnizarr.bulk.journal import Outcome, Task, in_batches, task_id
 from omnizarr.bulk.options import RechunkArguments, RechunkOptions, takes
 from omnizarr.bulk.output import HierarchyOutput, Output, SeveralNodes
@@ -46,7 +46,6 @@ from omnizarr.extension import (
     find_node,
     format_for,
     key_digest,
-    options_for_two,
     paths,
     portable_key,
     publication,
@@ -204,9 +203,7 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
     def settle(self, resume: bool) -> None:
         """Finish, or undo, the replacement of an array in which this, or another, was killed."""
         if self.in_place:
-            here, _ = options_for_two(
-                self.source, self.destination, self.storage_options, self.destination_options
-            )
+            here, _ = store_options(self)
             store, path = resolve_store_path(self.source, self.node or None, "r+", here)
             if resume or any(not each.writer.is_alive for each in publication.all_stages(store)):
                 with publication.locked_destination(store, path, "resume", None):
@@ -222,9 +219,7 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
         if self.in_place and (self.merge or self.zarr_format is not None):
             other = "merge" if self.merge else "zarr_format"
             raise InvalidArgument(f"in_place and {other} exclude each other; give one of them")
-        here, there = options_for_two(
-            self.source, self.destination, self.storage_options, self.destination_options
-        )
+        here, there = store_options(self)
         mode = "r+" if self.in_place else "r"
         source = resolve_store_path(self.source, self.node or None, mode, here)
         start, node = find_node(*source, use_consolidated=None)

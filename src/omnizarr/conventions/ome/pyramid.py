@@ -14,7 +14,7 @@ from itertools import count, islice
 from typing import Any, cast
 
 from omnizarr import Array, Group
-from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of, store_options
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import RunOptions, WriteOptions, option, takes, told
 from omnizarr.bulk.output import HierarchyOutput, SeveralNodes
@@ -48,7 +48,6 @@ from omnizarr.extension import (
     key_digest,
     location_of,
     new_location,
-    options_for_two,
     options_like,
     paths,
     portable_key,
@@ -171,9 +170,7 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
     def plan(self, tasks_at_once: int = 1) -> Plan[Filled]:
         """Read the metadata and decide what to do; nothing is written."""
         memory = memory_of(self.memory, tasks_at_once)
-        here, there = options_for_two(
-            self.source, self.destination, self.storage_options, self.destination_options
-        )
+        here, there = store_options(self)
         given = self.source
         if self.destination is None and not hasattr(given, "multiscale"):
             store, path = resolve_store_path(given, None, "r+", here)
