@@ -20,7 +20,7 @@ from omnizarr.bulk.adaptation import Adapted, Options, adapt_nodes, consolidate,
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of, store_options
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import ConvertArguments, ConvertOptions, takes
-from omnizarr.bulk.output import ChangeOutput, HierarchyOutput, Output
+from omnizarr.bulk.output import ChangeOutput, HierarchyOutput, Output, mark_at
 from omnizarr.bulk.source_keys import source_state, warn_of_other_keys
 from omnizarr.bulk.transfer import REMOTE_BATCH, Transfer, Transferred, TransferTask, transfer_tasks
 from omnizarr.errors import (
@@ -37,7 +37,6 @@ from omnizarr.extension import (
     Format,
     GroupModel,
     Location,
-    Mark,
     Node,
     Publication,
     Store,
@@ -51,7 +50,6 @@ from omnizarr.extension import (
     hierarchies_above,
     key_digest,
     mark_changed,
-    marker,
     paths,
     publication_order,
     readable_nodes,
@@ -411,8 +409,7 @@ def _operation(start: Location, goal: Format) -> str:
 
 def _attempt(start: Location, goal: Format) -> Publication | None:
     """Return the mark that an interrupted conversion in place has left, or None."""
-    text = start.store.get(marker(""))
-    mark = None if text is None else Mark.read(text)
+    mark = mark_at(start.store, "")
     if mark is None or mark.operation != _operation(start, goal):
         return None
     return Publication.at(start.store, "", mark)

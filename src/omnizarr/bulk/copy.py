@@ -19,13 +19,12 @@ import numpy as np
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of, store_options
 from omnizarr.bulk.journal import Outcome, Task, TaskIds, in_batches, task_id
 from omnizarr.bulk.options import Compare, CopyArguments, CopyOptions, takes
-from omnizarr.bulk.output import CopyOutput, Mode
+from omnizarr.bulk.output import CopyOutput, Mode, mark_at
 from omnizarr.bulk.source_keys import chunk_prefixes, lists_all, prefixes_of, select, source_keys
 from omnizarr.errors import InvalidArgument, NodeNotFound, StoreError
 from omnizarr.extension import (
     Entry,
     Kind,
-    Mark,
     Store,
     ValueCopy,
     check_node_writable,
@@ -36,7 +35,6 @@ from omnizarr.extension import (
     is_metadata,
     is_quick,
     key_digest,
-    marker,
     paths,
     publication_order,
     resolve_store_path,
@@ -230,8 +228,7 @@ class Copying:
                     " or convert it"
                 )
         check_whole(self.source, self.path)
-        text = self.source.get(marker(self.path))
-        mark = None if text is None else Mark.read(text)
+        mark = mark_at(self.source, self.path)
         if mark is None or mark.kind not in (Kind.CREATE, Kind.COPY):
             return
         if existing_node(self.source, self.path) is None:

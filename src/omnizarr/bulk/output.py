@@ -47,6 +47,12 @@ ERASED = 4096  # keys that are erased at a time
 Mode: TypeAlias = Literal["new", "overwrite", "update"]
 
 
+def mark_at(store: Store, path: str) -> Mark | None:
+    """Return the mark of an incomplete node, or of one that a job changes; None without one."""
+    text = store.get(marker(path))
+    return None if text is None else Mark.read(text)
+
+
 class Output:
     """The output of a job: complete and visible after `finish`, and not before."""
 
@@ -147,21 +153,20 @@ class HierarchyOutput(Output):
             raise StoreError(f"{self.operation} has not begun")
         return self._build
 
-    def begin(self, resume: bool, shared: bool) -> Begun:
-        """Prepare the destination, or find what an interrupted job has written."""
-        staged = publication.find_staged(self.store) if resume else None
-        if staged:
-            publication.clear_outdated(staged, self.operation, {self.digest})
-        return self.begin_attempt(resume, shared, staged=staged)
-
-    def begin_attempt(
+    def begin(
         self,
         resume: bool,
         shared: bool,
         attempt: str = "",
-        staged: Mapping[str, Publication] | None = None,
+        staged: dict[str, Publication] | None = None,
     ) -> Begun:
-        """Do what `begin` does; outputs that belong together share one `attempt`."""
+        """Prepare the destination, or find what an interrupted job has written.
+
+        Outputs that belong together share one `attempt`, and what is `staged`.
+        """
+        if resume and staged is None:
+            staged = publication.find_staged(self.store)
+            publication.clear_outdated(staged, self.operation, {self.digest})
         wanted = *self.place, self.digest
         found = publication.find(*wanted, resume=resume, shared=shared, staged=staged)
         if found is not None and attempt not in ("", found.mark.attempt):
@@ -210,8 +215,7 @@ class HierarchyOutput(Output):
             return state, begin_stage(location, old, True, kept, found)
         if found is not None:  # the node that was to be replaced is gone
             found.clear()
-        text = store.get(marker(location.path)) if resume or shared else None
-        other = None if text is None else Mark.read(text)
+        other = mark_at(store, location.path) if resume or shared else None
         if other is not None and not self.overwrite and not (shared and other.plan == self.digest):
             raise NodeExists(
                 f"{location} is incomplete: {other} was interrupted, and it was not the same as"
@@ -237,7 +241,7 @@ class HierarchyOutput(Output):
             self._begun.commit()
         except NodeExists:
             # Another process that shares the job has just made it visible.
-            if self.store.get(marker(self.location.path)) is not None:
+            if mark_at(*self.place) is not None:
                 raise
             return
         if self.publication is not None:
@@ -342,7 +346,7 @@ class SeveralNodes(ChangeOutput):
         )
         try:
             for output in self.outputs.values():
-                states.append(output.begin_attempt(resumed, shared, attempt, staged))
+                states.append(output.begin(resumed, shared, attempt, staged))
         except BaseException:
             self.abandon()
             raise
@@ -422,8 +426,7 @@ class CopyOutput(Output):
             with publication.lock_replacement(self.store):
                 # Of a copy that was killed when it was complete.
                 publication.recover_interrupted(self.store)
-        text = self.store.get(marker(self.path))
-        old = None if text is None else Mark.read(text)
+        old = mark_at(*self.place)
         if self.mode == "update":  # a copy to an empty place owns everything that it writes
             own = not self._is_occupied() if old is None else old.kind is Kind.COPY
             kind = Kind.COPY if own else Kind.UPDATE
@@ -526,9 +529,9 @@ class CopyOutput(Output):
     def clear(self) -> None:
         """Erase what is left of the attempt, and of an interrupted update that was replaced."""
         super().clear()
-        text = self.store.get(marker(self.path)) if self.mode == "overwrite" else None
-        if text is not None:
-            Publication.at(self.store, self.path, Mark.read(text)).clear()
+        left = mark_at(*self.place) if self.mode == "overwrite" else None
+        if left is not None:
+            Publication.at(*self.place, left).clear()
 
     def abandon(self) -> None:
         """Keep what was copied, and say how to go on."""

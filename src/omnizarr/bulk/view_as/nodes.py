@@ -7,6 +7,7 @@ their own where it has no shards. Others are decoded and encoded again, one at a
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -408,9 +409,6 @@ class Nodes:
             self.goal.check_name(path)
             return self._adapted(location, path, node)
 
-    def _keys(self, start: Location, path: str) -> list[str]:
-        return [*start.format.keys(start.child(path).path)]
-
     def _search(
         self, start: Location, above: list[str]
     ) -> tuple[tuple[str, ArrayModel] | None, Mapping[str, bytes]]:
@@ -418,12 +416,12 @@ class Nodes:
         possible = [
             path for path in above if start.child(path).path == paths.join(start.path, path)
         ]
-        keys = dict.fromkeys(key for path in possible for key in self._keys(start, path))
-        documents = stores.get_existing(self.store, keys)
+        keys = {path: start.format.keys(start.child(path).path) for path in possible}
+        documents = stores.get_existing(self.store, itertools.chain(*keys.values()))
         failure: OmnizarrError | None = None
         for path in reversed(possible):
             location = start.child(path)
-            own = {key: documents[key] for key in self._keys(start, path) if key in documents}
+            own = {key: documents[key] for key in keys[path] if key in documents}
             try:
                 node: Node | None = location.format.read(location.path, own, [])
                 if node is None and not own and location.consolidated is not None:
