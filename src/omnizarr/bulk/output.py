@@ -39,6 +39,7 @@ from omnizarr.extension import (
     marker,
     paths,
     publication,
+    stage,
     stores,
     update_consolidated_above,
 )
@@ -494,7 +495,7 @@ class CopyOutput(Output):
             raise NodeExists(f"{self} holds data, but no Zarr node; copy to another destination")
         check_erasable(self.store, self.path, old[0])
         publication.clear_abandoned(self.store, self.path)
-        staged = publication.stage(self.store, self.path)
+        staged = stage(self.store, self.path)
         staged.check(self._extent)
         if stores.is_process_local(self.store):  # where another call would not find it
             self._staged = Publication.staged(staged)

@@ -85,7 +85,7 @@ from omnizarr.hierarchy.lookup import (
 from omnizarr.hierarchy.node import location_of, model_of, node_from_description
 from omnizarr.model import ArrayModel, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.node import CHECKSUMS, PREFIX
-from omnizarr.model.paths import Patterns
+from omnizarr.model.paths import Patterns, is_ours
 from omnizarr.publish import publication
 from omnizarr.publish.publication import (
     Begun,
@@ -105,16 +105,21 @@ from omnizarr.publish.stage import (
     Mark,
     Stage,
     marker,
+    stage,
 )
 from omnizarr.stores import (
     Entry,
     LocalStore,
     MemoryStore,
+    PrefixStore,
     Range,
     Store,
+    Versioned,
     can_list,
     check_disjoint,
+    direct_file_root,
     erase_prefix,
+    file_root,
     get_existing,
     get_many,
     has_cheap_requests,
@@ -141,7 +146,7 @@ from omnizarr.stores.base import (
 from omnizarr.stores.identity import StorageIdentity, key_digest, portable_key, unique_key
 from omnizarr.stores.leases import is_running
 from omnizarr.stores.local.atomic_files import PARTIAL, replace_file
-from omnizarr.stores.operations import check_prefix
+from omnizarr.stores.operations import check_key, check_prefix
 from omnizarr.stores.resolve import is_archive, options_for_two, resolve
 from omnizarr.stores.transfer import ValueCopy, is_quick
 
