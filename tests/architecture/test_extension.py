@@ -70,7 +70,7 @@ def test_an_annex_uses_every_name_of_the_door() -> None:
 
 # Private names of other packages that are also names of the core.
 FOREIGN = {
-    "bulk/rechunk/tasks.py": {"_replace"},  # of named tuples
+    "bulk/rechunk/job.py": {"_replace"},  # of named tuples
     "bulk/source_keys.py": {"_replace"},
     "interop/xarray/engine.py": {"_data"},  # of xarray's variables
     "interop/zarr/pipeline_batches.py": {"_check_writable"},  # of zarr-python's stores

@@ -28,4 +28,4 @@ def test_axes_are_those_of_shards_or_of_chunks(
 
 def test_text_counts_as_a_guess() -> None:
     assert item_bytes("f4") == 4
-    assert item_bytes(str) == item_bytes(np.dtypes.StringDType()) == item_bytes(object) == 64
+    assert item_bytes(str) == item_bytes(np.dtypes.StringDType()) == item_bytes(object) == 128

@@ -17,10 +17,10 @@ from typing import Any
 
 from omnizarr import registry
 from omnizarr.bulk.adaptation import Adapted, Options, adapt_nodes, consolidate, consolidated_groups
-from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of, store_options
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import ConvertArguments, ConvertOptions, takes
-from omnizarr.bulk.output import ChangeOutput, HierarchyOutput, Output
+from omnizarr.bulk.output import ChangeOutput, HierarchyOutput, Output, mark_at
 from omnizarr.bulk.source_keys import source_state, warn_of_other_keys
 from omnizarr.bulk.transfer import REMOTE_BATCH, Transfer, Transferred, TransferTask, transfer_tasks
 from omnizarr.errors import (
@@ -37,9 +37,7 @@ from omnizarr.extension import (
     Format,
     GroupModel,
     Location,
-    Mark,
     Node,
-    PrefixStore,
     Publication,
     Store,
     by_name,
@@ -52,8 +50,6 @@ from omnizarr.extension import (
     hierarchies_above,
     key_digest,
     mark_changed,
-    marker,
-    options_for_two,
     paths,
     publication_order,
     readable_nodes,
@@ -108,8 +104,7 @@ class Convert(ConvertOptions, Job[ConvertReport]):
     def plan(self, tasks_at_once: int = 1) -> Plan[ConvertReport]:
         """Read the metadata and decide how each node is converted."""
         self._check_arguments()
-        given = self.storage_options, self.destination_options
-        here, there = options_for_two(self.source, self.destination, *given)
+        here, there = store_options(self)
         store = origin = self._origin(here)
         if not self.in_place:
             store, end = resolve_root(self.destination, storage_options=there)
@@ -168,7 +163,7 @@ class Convert(ConvertOptions, Job[ConvertReport]):
                 f"zarr {location.format.name} keeps metadata and chunks apart, so"
                 f" {paths.show(path)} cannot be converted alone; convert the whole hierarchy"
             )
-        return PrefixStore(store, path, read_only=True)
+        return stores.PrefixStore(store, path, read_only=True)
 
     def _check_arguments(self) -> None:
         if self.in_place != (self.destination is None):
@@ -224,7 +219,9 @@ class _Planning:
         digest = key_digest(unique_key(start.store), state, sorted(documents.items()))
         output: InPlaceOutput | HierarchyOutput
         if job.in_place:
-            output = InPlaceOutput(start, self.target, stored, documents, job.remove_old, digest)
+            given = start, stored, documents, job.remove_old
+            operation = _operation(start, goal)
+            output = InPlaceOutput(self.target, *given, operation=operation, digest=digest)
             added = f"{counted(len(documents), 'document')} added beside the old metadata"
             decisions.append(
                 added if documents else f"the metadata of zarr {goal.name} are there, and stay"
@@ -237,7 +234,7 @@ class _Planning:
             output = HierarchyOutput(
                 self.target,
                 {},
-                operation=f"the conversion of {start.store!r} to zarr {goal.name}",
+                operation=_operation(start, goal),
                 digest=digest,
                 overwrite=job.overwrite,
                 documents=documents,
@@ -362,25 +359,18 @@ def convert(given: ConvertArguments) -> ConvertReport:
 # In place
 
 
+@dataclass(eq=False, repr=False)
 class InPlaceOutput(ChangeOutput):
     """Metadata that are stored beside the old ones."""
 
-    def __init__(
-        self,
-        start: Location,
-        target: Location,
-        nodes: Mapping[str, Node],
-        documents: Mapping[str, bytes],
-        remove_old: bool,
-        digest: str,
-    ) -> None:
-        super().__init__(target, operation=_operation(start, target.format), digest=digest)
-        self.start, self.target, self.nodes = start, target, nodes
-        self.documents, self.remove_old = documents, remove_old
+    start: Location  # of the old ones
+    nodes: Iterable[str]
+    documents: Mapping[str, bytes]
+    remove_old: bool
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Raise if other metadata of the format exist than will be stored."""
-        target = self.target
+        target = self.location
         target.check_writable()
         there = stores.get_existing(target.store, self.documents)
         root = [key for key in target.format.keys("") if key in there]
@@ -395,23 +385,22 @@ class InPlaceOutput(ChangeOutput):
             )
         return super().begin(resume, shared)
 
-    def change(self) -> None:
+    def finish(self) -> None:
         """Store the new metadata, all or none; then erase the old ones if requested.
 
         The old root is erased last, so that the same call finds what an interrupted one has left.
         """
-        store_metadata(self.target.store, self.documents)
-        if self.remove_old:
-            kept = self.target.format
+        start, kept = self.start, self.location.format
+        store_metadata(self.store, self.documents)
+        # After an interruption when all were erased, the source has the new format.
+        if self.remove_old and start.format.name != kept.name:
             new = [key for path in self.nodes for key in kept.keys(path)]
-            others = [*new, *kept.root_documents()]
-            removed = metadata_keys(self.start, self.nodes, others)
-            # After an interruption when all were erased, the source has the new format.
-            removed = [] if self.start.format.name == kept.name else removed
+            removed = metadata_keys(start, self.nodes, [*new, *kept.root_documents()])
             removed.sort(key=publication_order)
             for _, keys in itertools.groupby(removed, lambda key: publication_order(key)[:2]):
-                stores.erase_values(self.start.store, [*keys])
+                stores.erase_values(start.store, [*keys])
         mark_changed()
+        super().finish()
 
 
 def _operation(start: Location, goal: Format) -> str:
@@ -420,8 +409,7 @@ def _operation(start: Location, goal: Format) -> str:
 
 def _attempt(start: Location, goal: Format) -> Publication | None:
     """Return the mark that an interrupted conversion in place has left, or None."""
-    text = start.store.get(marker(""))
-    mark = None if text is None else Mark.read(text)
+    mark = mark_at(start.store, "")
     if mark is None or mark.operation != _operation(start, goal):
         return None
     return Publication.at(start.store, "", mark)

@@ -13,20 +13,18 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from hashlib import blake2b
 
 import numpy as np
 
-from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of, store_options
 from omnizarr.bulk.journal import Outcome, Task, TaskIds, in_batches, task_id
 from omnizarr.bulk.options import Compare, CopyArguments, CopyOptions, takes
-from omnizarr.bulk.output import CopyOutput, Mode
+from omnizarr.bulk.output import CopyOutput, Mode, mark_at
 from omnizarr.bulk.source_keys import chunk_prefixes, lists_all, prefixes_of, select, source_keys
 from omnizarr.errors import InvalidArgument, NodeNotFound, StoreError
 from omnizarr.extension import (
     Entry,
     Kind,
-    Mark,
     Store,
     ValueCopy,
     check_node_writable,
@@ -35,11 +33,8 @@ from omnizarr.extension import (
     existing_node,
     find_node,
     is_metadata,
-    is_ours,
     is_quick,
     key_digest,
-    marker,
-    options_for_two,
     paths,
     publication_order,
     resolve_store_path,
@@ -186,8 +181,7 @@ class Copying:
 
     def __init__(self, job: Copy, tasks_at_once: int) -> None:
         self.job = job
-        given = job.storage_options, job.destination_options
-        here, there = options_for_two(job.source, job.destination, *given)
+        here, there = store_options(job)
         if not job.dry_run:
             check_node_writable(job.destination)
         self.source, self.path = resolve_store_path(job.source, job.path, "r", here)
@@ -234,8 +228,7 @@ class Copying:
                     " or convert it"
                 )
         check_whole(self.source, self.path)
-        text = self.source.get(marker(self.path))
-        mark = None if text is None else Mark.read(text)
+        mark = mark_at(self.source, self.path)
         if mark is None or mark.kind not in (Kind.CREATE, Kind.COPY):
             return
         if existing_node(self.source, self.path) is None:
@@ -315,14 +308,14 @@ class Copying:
         for batch in self._batched or self._batches(self._values()):
             work = self._batch(batch, there)
             size = sum(entry.size or 0 for entry in batch)
-            yield Task(_batch_id(batch), work, size, paths.show(paths.join("", batch[0].key)))
+            yield Task(task_id(batch), work, size, paths.show(paths.join("", batch[0].key)))
 
     def _values(self) -> Iterator[Entry]:
         """Yield the entries of all values except metadata, which are collected for later."""
         self.metadata, self.seen = [], array("Q")
         for entry in self.entries():
             if self.erases:
-                self.seen.append(_key_id(entry.key))
+                self.seen.append(task_id(entry.key))
             if _is_document(entry.key):
                 self.metadata.append(entry)
             else:
@@ -342,16 +335,10 @@ class Copying:
         return found if len(found) <= KEPT else None
 
     def _batch(self, batch: tuple[Entry, ...], there: dict[str, Entry] | None) -> CopyBatch:
-        job = self.job
-        return CopyBatch(
-            self._transfer,
-            batch,
-            None if there is None else tuple(there.get(entry.key) for entry in batch),
-            job.compare if job.update else None,
-            job.verify,
-            job.dry_run,
-            not self.listed,
-        )
+        known = None if there is None else tuple(there.get(entry.key) for entry in batch)
+        compare = self.job.compare if self.job.update else None
+        options = compare, self.job.verify, self.job.dry_run, not self.listed
+        return CopyBatch(self._transfer, batch, known, *options)
 
     def _metadata_tasks(self) -> Iterator[Task[Copied]]:
         """Yield one task, since the order matters: inner nodes first, the node's own key last."""
@@ -361,13 +348,13 @@ class Copying:
         batches = (self._batch(some, there) for _, level in levels for some in self._batches(level))
         extra = tuple(sorted(filter(_is_document, self._extra()), key=lambda key: key.count("/")))
         given = tuple(batches), self.output.chunk_store, extra, self.job.dry_run
-        yield Task(_batch_id(ordered), partial(copy_and_erase, *given), 0, "metadata")
+        yield Task(task_id(ordered), partial(copy_and_erase, *given), 0, "metadata")
 
     def _erase_tasks(self) -> Iterator[Task[Copied]]:
         """Yield tasks whose ids stay the same while other parts of the job erase keys."""
         tasks: dict[int, list[str]] = {}
         for key in itertools.filterfalse(_is_document, self._extra()):  # those are erased
-            tasks.setdefault(_key_id(key) % ERASURES, []).append(key)
+            tasks.setdefault(task_id(key) % ERASURES, []).append(key)
         for number, keys in tasks.items():
             given = (), self.output.chunk_store, tuple(keys), self.job.dry_run
             yield Task(task_id("erase", number), partial(copy_and_erase, *given))
@@ -388,7 +375,7 @@ class Copying:
 
         def is_extra(key: str) -> bool:
             name = key[len(prefix) :]
-            if is_ours(key) or _key_id(name) in seen:
+            if paths.is_ours(key) or task_id(name) in seen:
                 return False
             array = next((each for each in prefixes_of(name) if each in self.arrays), None)
             is_chunk = bool(array)
@@ -405,19 +392,6 @@ class Copying:
 def _is_document(key: str) -> bool:
     """Return True for a metadata key; most chunk keys end in a digit and are ruled out quickly."""
     return not key[-1].isdigit() and is_metadata(key)
-
-
-def _batch_id(entries: Iterable[Entry]) -> int:
-    """Return a digest of keys and of what a listing tells about their values."""
-    columns = [*zip(*entries, strict=True)] or [(), (), (), ()]
-    digest = blake2b(digest_size=8)
-    digest.update("\0".join(columns[0]).encode("utf-8", "surrogatepass"))
-    digest.update(repr(columns[1:]).encode())
-    return int.from_bytes(digest.digest())
-
-
-def _key_id(key: str) -> int:
-    return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
 @takes(CopyArguments)

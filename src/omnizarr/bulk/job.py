@@ -13,7 +13,7 @@ import copy
 import dataclasses
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from operator import methodcaller
@@ -42,6 +42,7 @@ from omnizarr.extension import (
     counted,
     for_each_on,
     hierarchies_above,
+    options_for_two,
     preformatted,
     publication,
     redact_urls,
@@ -445,6 +446,12 @@ def _join_above(store: Store, path: str) -> str | None:
     except StoreError as e:
         return str(e)
     return None
+
+
+def store_options(job: Any) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
+    """Return the options for the stores of the source and of the destination of a job."""
+    given = job.storage_options, job.destination_options
+    return options_for_two(job.source, job.destination, *given)
 
 
 def memory_of(given: int | str | None, tasks: int) -> int:

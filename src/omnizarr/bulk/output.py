@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal, TypeAlias
@@ -24,7 +24,6 @@ from omnizarr.extension import (
     Kind,
     Location,
     Mark,
-    MemoryStore,
     Node,
     Probe,
     Publication,
@@ -37,12 +36,9 @@ from omnizarr.extension import (
     consolidated_is_stale,
     existing_node,
     is_metadata,
-    is_ours,
-    lock_replacement,
     marker,
     paths,
     publication,
-    recover_interrupted,
     stage,
     stores,
     update_consolidated_above,
@@ -50,6 +46,12 @@ from omnizarr.extension import (
 
 ERASED = 4096  # keys that are erased at a time
 Mode: TypeAlias = Literal["new", "overwrite", "update"]
+
+
+def mark_at(store: Store, path: str) -> Mark | None:
+    """Return the mark of an incomplete node, or of one that a job changes; None without one."""
+    text = store.get(marker(path))
+    return None if text is None else Mark.read(text)
 
 
 class Output:
@@ -75,7 +77,7 @@ class Output:
     @property
     def journal(self) -> tuple[Store, str]:
         """The store and prefix of the journal, once the output has begun."""
-        return (MemoryStore(), "") if self.publication is None else self.publication.journal
+        return (stores.MemoryStore(), "") if self.publication is None else self.publication.journal
 
     @property
     def chunk_store(self) -> Store:
@@ -152,21 +154,20 @@ class HierarchyOutput(Output):
             raise StoreError(f"{self.operation} has not begun")
         return self._build
 
-    def begin(self, resume: bool, shared: bool) -> Begun:
-        """Prepare the destination, or find what an interrupted job has written."""
-        staged = publication.find_staged(self.store) if resume else None
-        if staged:
-            publication.clear_outdated(staged, self.operation, {self.digest})
-        return self.begin_attempt(resume, shared, staged=staged)
-
-    def begin_attempt(
+    def begin(
         self,
         resume: bool,
         shared: bool,
         attempt: str = "",
-        staged: Mapping[str, Publication] | None = None,
+        staged: dict[str, Publication] | None = None,
     ) -> Begun:
-        """Do what `begin` does; outputs that belong together share one `attempt`."""
+        """Prepare the destination, or find what an interrupted job has written.
+
+        Outputs that belong together share one `attempt`, and what is `staged`.
+        """
+        if resume and staged is None:
+            staged = publication.find_staged(self.store)
+            publication.clear_outdated(staged, self.operation, {self.digest})
         wanted = *self.place, self.digest
         found = publication.find(*wanted, resume=resume, shared=shared, staged=staged)
         if found is not None and attempt not in ("", found.mark.attempt):
@@ -215,8 +216,7 @@ class HierarchyOutput(Output):
             return state, begin_stage(location, old, True, kept, found)
         if found is not None:  # the node that was to be replaced is gone
             found.clear()
-        text = store.get(marker(location.path)) if resume or shared else None
-        other = None if text is None else Mark.read(text)
+        other = mark_at(store, location.path) if resume or shared else None
         if other is not None and not self.overwrite and not (shared and other.plan == self.digest):
             raise NodeExists(
                 f"{location} is incomplete: {other} was interrupted, and it was not the same as"
@@ -242,7 +242,7 @@ class HierarchyOutput(Output):
             self._begun.commit()
         except NodeExists:
             # Another process that shares the job has just made it visible.
-            if self.store.get(marker(self.location.path)) is not None:
+            if mark_at(*self.place) is not None:
                 raise
             return
         if self.publication is not None:
@@ -271,12 +271,19 @@ class HierarchyOutput(Output):
             self._begun.__exit__(type(error), error, error.__traceback__)
 
 
+@dataclass(eq=False, repr=False)
 class ChangeOutput(Output):
     """A visible node that stays as it is until the end: `change` is called then."""
 
-    def __init__(self, location: Location, *, operation: str, digest: str) -> None:
-        self.location, self.store, self.path = location, location.store, location.path
-        self.operation, self.digest = operation, digest
+    location: Location
+    _: KW_ONLY
+    operation: str
+    digest: str
+    # Makes the result visible; may be repeated after an interruption.
+    change: Callable[[], object] = int
+
+    def __post_init__(self) -> None:
+        self.store, self.path = self.location.store, self.location.path
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Mark the node, or find the mark of an interrupted job."""
@@ -294,9 +301,6 @@ class ChangeOutput(Output):
         if self.publication is not None:
             self.publication.note_finished()
 
-    def change(self) -> None:
-        """Make the result visible; may be repeated after an interruption."""
-
     def abandon(self) -> None:
         """Keep what was written for a job that resumes this one, if anything was."""
         error, (store, prefix) = sys.exception(), self.journal
@@ -307,17 +311,16 @@ class ChangeOutput(Output):
             error.add_note(f"{self.location} is as it was; the same call with resume=True goes on")
 
 
+@dataclass(eq=False, repr=False)
 class SeveralNodes(ChangeOutput):
     """Nodes below a visible node, each added or replaced when all of them are complete.
 
     They share the attempt of the whole output, which has the journal.
     """
 
-    def __init__(
-        self, location: Location, outputs: Iterable[HierarchyOutput], *, operation: str, digest: str
-    ) -> None:
-        super().__init__(location, operation=operation, digest=digest)
-        self.outputs = {output.location.path: output for output in outputs}
+    outputs: Mapping[str, HierarchyOutput]  # by path in the store
+    # Groups that are added first, unless they exist. None if parts of a job may share the output.
+    groups: Mapping[str, GroupModel] | None = None
 
     def store_of(self, path: str) -> Store:
         """Return the store that takes the chunks of the node at a path."""
@@ -325,6 +328,10 @@ class SeveralNodes(ChangeOutput):
 
     def begin(self, resume: bool, shared: bool) -> Begun:
         """Begin to write all nodes, except nodes that an interrupted job has completed."""
+        if shared and self.groups is not None:
+            raise StoreError(
+                "parts of a job need a destination of their own; give one that does not exist"
+            )
         for output in self.outputs.values() if not (resume or shared) else ():
             if not output.overwrite:
                 check_new(output.location, False)  # before anything is marked
@@ -340,7 +347,7 @@ class SeveralNodes(ChangeOutput):
         )
         try:
             for output in self.outputs.values():
-                states.append(output.begin_attempt(resumed, shared, attempt, staged))
+                states.append(output.begin(resumed, shared, attempt, staged))
         except BaseException:
             self.abandon()
             raise
@@ -351,7 +358,11 @@ class SeveralNodes(ChangeOutput):
         return state
 
     def finish(self) -> None:
-        """Make the nodes visible one after the other, then what needs all of them."""
+        """Add missing groups, make one node visible after the other, then what needs them all."""
+        for path, group in sorted((self.groups or {}).items()):
+            where = self.location.at(path)
+            if existing_node(where.store, path) is None:
+                where.create(group)
         for output in self.outputs.values():
             if not output.is_finished:
                 output.finish()
@@ -372,38 +383,6 @@ class SeveralNodes(ChangeOutput):
         for output in self.outputs.values():
             if output._build is not None:
                 output.abandon()
-
-
-class EachArray(SeveralNodes):
-    """Arrays of an existing hierarchy, added or replaced one by one when all are complete."""
-
-    def __init__(
-        self,
-        location: Location,
-        outputs: Iterable[HierarchyOutput],
-        groups: Mapping[str, GroupModel],
-        *,
-        operation: str,
-        digest: str,
-    ) -> None:
-        super().__init__(location, outputs, operation=operation, digest=digest)
-        self.groups = groups
-
-    def begin(self, resume: bool, shared: bool) -> Begun:
-        """Begin to write all arrays, beside the arrays that they replace."""
-        if shared:
-            raise StoreError(
-                "parts of a job need a destination of their own; give one that does not exist"
-            )
-        return super().begin(resume, shared)
-
-    def finish(self) -> None:
-        """Add the groups that are missing, then swap one array after the other."""
-        for path, group in sorted(self.groups.items()):
-            where = self.location.at(path)
-            if existing_node(where.store, path) is None:
-                where.create(group)
-        super().finish()
 
 
 @dataclass(eq=False, repr=False)
@@ -445,10 +424,10 @@ class CopyOutput(Output):
             self._staged = None if found.stage is None else found
             return "resumed"
         if self.mode != "new":
-            with lock_replacement(self.store):
-                recover_interrupted(self.store)  # of a copy that was killed when it was complete
-        text = self.store.get(marker(self.path))
-        old = None if text is None else Mark.read(text)
+            with publication.lock_replacement(self.store):
+                # Of a copy that was killed when it was complete.
+                publication.recover_interrupted(self.store)
+        old = mark_at(*self.place)
         if self.mode == "update":  # a copy to an empty place owns everything that it writes
             own = not self._is_occupied() if old is None else old.kind is Kind.COPY
             kind = Kind.COPY if own else Kind.UPDATE
@@ -479,7 +458,7 @@ class CopyOutput(Output):
     def _values(self) -> Iterator[str]:
         """Yield the keys below the path, except this package's own keys."""
         keys = stores.list_prefix(self.store, paths.prefix(self.path))
-        return (key for key in keys if not is_ours(key))
+        return (key for key in keys if not paths.is_ours(key))
 
     def _begin_again(self, mark: Mark) -> None:
         """Erase what an interrupted copy wrote to an empty place; raise unless overwriting."""
@@ -533,7 +512,7 @@ class CopyOutput(Output):
     def finish(self) -> None:
         """Swap the old hierarchy and the new, or note that it is complete."""
         if self._staged is not None:
-            with lock_replacement(self.store):
+            with publication.lock_replacement(self.store):
                 self._staged.put(self._extent, self._extent)
             if self.publication is None:  # else `clear` does
                 self._staged.clear()
@@ -551,9 +530,9 @@ class CopyOutput(Output):
     def clear(self) -> None:
         """Erase what is left of the attempt, and of an interrupted update that was replaced."""
         super().clear()
-        text = self.store.get(marker(self.path)) if self.mode == "overwrite" else None
-        if text is not None:
-            Publication.at(self.store, self.path, Mark.read(text)).clear()
+        left = mark_at(*self.place) if self.mode == "overwrite" else None
+        if left is not None:
+            Publication.at(*self.place, left).clear()
 
     def abandon(self) -> None:
         """Keep what was copied, and say how to go on."""

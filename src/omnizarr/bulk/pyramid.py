@@ -27,7 +27,7 @@ from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.tiles import corners
 from omnizarr.bulk.transfer import TASK_BYTES, Filled, cut
 from omnizarr.errors import InvalidArgument, known_names
-from omnizarr.extension import as_plain, empty, for_each
+from omnizarr.extension import Boxes, as_plain, empty, for_each
 
 try:
     from omnizarr.bulk import _blocks
@@ -45,6 +45,13 @@ MEMORY = 2**27  # bytes that `fill_levels` has at a time
 LevelPacking: TypeAlias = Any
 
 
+def check_method(method: str) -> str:
+    """Return the downsampling method if it is known, else raise."""
+    if method not in NAMES:
+        raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
+    return method
+
+
 def check_packing(method: str, packing: LevelPacking | None) -> LevelPacking | None:
     """Return the packing if a method depends on it, else None; raise if it cannot handle it."""
     if packing is None or not (packing.leaves_out or packing.signed is not None):
@@ -59,28 +66,33 @@ def check_packing(method: str, packing: LevelPacking | None) -> LevelPacking | N
 
 def downsample(
     values: Values,
-    factors: Sequence[int],
+    factors: Factors,
     method: str,
-    out: Values | None = None,
+    out: Values,
     packing: LevelPacking | None = None,
-) -> Values:
-    """Return `values` downsampled, in `out` if given; `gaussian` repeats the border elements."""
-    packing = check_packing(method, packing)
-    factors = tuple(factors)
-    if method not in NAMES:
-        raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
-    if out is None:
-        shape = [-(-n // f) for n, f in zip(values.shape, factors, strict=True)]
-        out = np.empty(shape, values.dtype)
-    if method == "gaussian":
-        reach = gaussian_reach(factors)
-        padding = [(r, r + -n % f) for r, n, f in zip(reach, values.shape, factors, strict=True)]
-        out[...] = gaussian(np.pad(values, padding, mode="edge"), factors)
-    elif packing is None:
-        _by_blocks(values, factors, method, out)
-    elif values.size:
-        _of_present(values, factors, method, out, packing)
-    return out
+) -> None:
+    """Downsample `values` into `out`, in as many threads as reads and writes may use.
+
+    For `gaussian`, `values` includes the elements beyond the border.
+    """
+    axis = out.shape.index(max(out.shape))
+    parts = min(config.get().threads, max(1, values.nbytes // 2**20), out.shape[axis])
+    ends = [out.shape[axis] * i // parts for i in range(parts + 1)]
+    at, f = (slice(None),) * axis, factors[axis]
+    border = 2 * gaussian_reach(factors)[axis] if method == "gaussian" else 0
+
+    def one(ends: tuple[int, int]) -> None:
+        start, stop = ends
+        part = values[(*at, slice(start * f, stop * f + border))]
+        to = out[(*at, slice(start, stop))]
+        if method == "gaussian":
+            to[...] = gaussian(part, factors)
+        elif packing is None:
+            _by_blocks(part, factors, method, to)
+        else:
+            _of_present(part, factors, method, to, packing)
+
+    for_each(itertools.pairwise(ends), parts, one, values.nbytes)
 
 
 def _of_present(
@@ -108,15 +120,7 @@ def _of_present(
         return mask
 
     if method == "mean":
-        present = np.where(absent, dtype.type(0), seen)
-        if whole:  # Python's integers cannot overflow
-            wide = present.astype(object if dtype.itemsize == 8 else np.int64)
-            found = ((_fold(wide, factors, np.add) + count // 2) // count).astype(dtype)
-        else:
-            least = np.float32 if dtype.itemsize == 2 else np.float64
-            wide = present.astype(np.promote_types(dtype, least))
-            with np.errstate(invalid="ignore"):
-                found = np.asarray(_fold(wide, factors, np.add) / count).astype(dtype)
+        found = _mean(np.where(absent, dtype.type(0), seen), factors, count).astype(dtype)
         # A mean may be the number that marks missing values: the next one is not, or the highest.
         above = np.where(found < highest, found + dtype.type(1), found) if whole else np.nextafter(
             found, dtype.type(np.inf)
@@ -171,24 +175,21 @@ def _combined(parts: Sequence[Values], combine: np.ufunc) -> Values:
     return total
 
 
-def _mean(values: Values, factors: Factors) -> Values:
-    count = math.prod(factors)
-    dtype = values.dtype
-    if count == 1:
+def _mean(values: Values, factors: Factors, count: Any = None) -> Values:
+    """Return the mean of each block; `count` elements of it are counted, by default all."""
+    if math.prod(factors) == 1:
         return values
+    count = math.prod(factors) if count is None else count
+    dtype = values.dtype
     if dtype.kind in "fc":
         wide = np.promote_types(dtype, np.float32 if dtype.itemsize == 2 else np.float64)
-        return _fold(values.astype(wide, copy=False), factors, np.add) / count
+        with np.errstate(invalid="ignore"):
+            return np.asarray(_fold(values.astype(wide, copy=False), factors, np.add) / count)
     if dtype.kind not in "iub":
         raise InvalidArgument(f"the mean of {dtype} is not defined; use method='nearest'")
-    if dtype.itemsize < 8:
-        sums = _fold(values.astype(np.int64), factors, np.add)
-        return np.asarray((sums + count // 2) // count)
-    # A sum might overflow 64 bits; separate sums of quotients and remainders do not.
-    quotients = _fold(values // count, factors, np.add)
-    remainders = _fold(values % count, factors, np.add)
-    half = dtype.type(count // 2)
-    return np.asarray(quotients + (remainders + half) // dtype.type(count))
+    # Python's integers cannot overflow.
+    sums = _fold(values.astype(object if dtype.itemsize == 8 else np.int64), factors, np.add)
+    return np.asarray((sums + count // 2) // count)
 
 
 def _mode(values: Values, factors: Factors) -> Values:
@@ -295,35 +296,6 @@ def level_chunks(finest: Array, shape: Sequence[int]) -> dict[str, tuple[int, ..
     return {"chunks": chunks, "shards": tuple(c * -(-min(s, n) // c) for s, c, n in sides)}
 
 
-def _in_threads(
-    values: Values,
-    factors: tuple[int, ...],
-    method: str,
-    out: Values,
-    packing: LevelPacking | None = None,
-) -> None:
-    """Downsample `values` into `out`, in as many threads as reads and writes may use.
-
-    For `gaussian`, `values` includes the elements beyond the border.
-    """
-    axis = out.shape.index(max(out.shape))
-    parts = min(config.get().threads, max(1, values.nbytes // 2**20), out.shape[axis])
-    ends = [out.shape[axis] * i // parts for i in range(parts + 1)]
-    at, f = (slice(None),) * axis, factors[axis]
-    border = 2 * gaussian_reach(factors)[axis] if method == "gaussian" else 0
-
-    def one(ends: tuple[int, int]) -> None:
-        start, stop = ends
-        part = values[(*at, slice(start * f, stop * f + border))]
-        to = out[(*at, slice(start, stop))]
-        if method == "gaussian":
-            to[...] = gaussian(part, factors)
-        else:
-            downsample(part, factors, method, to, packing)
-
-    for_each(itertools.pairwise(ends), parts, one, values.nbytes)
-
-
 def fill_levels(
     source: Any,
     arrays: Sequence[Array],
@@ -400,7 +372,7 @@ class ReduceBox:
         out = empty(tuple(stop - start for start, stop in self.box), self.target.dtype)
         if gaussian_border is not None:
             values = np.pad(values, padding, mode="edge")
-        _in_threads(values, self.factors, self.method, out, self.packing)
+        downsample(values, self.factors, self.method, out, self.packing)
         self.target[tuple(slice(*side) for side in self.box)] = out
         return Filled(bytes_read=read)
 
@@ -419,7 +391,7 @@ def level_tasks(
     With `copy`, the source is read once: what is read is stored there, too.
     """
     packing = check_packing(method, packing)
-    for box in cut(target, _items(target, factors, method, memory, packing)):
+    for box in level_boxes(target, factors, method, memory, packing):
         sides = corners(box)
         size = math.prod(stop - start for start, stop in sides) * target.itemsize
         yield Task(
@@ -430,23 +402,12 @@ def level_tasks(
         )
 
 
-def level_task_count(
-    target: Array,
-    factors: Sequence[int],
-    method: str,
-    memory: int,
-    packing: LevelPacking | None = None,
-) -> int:
-    """Return the number of tasks that `level_tasks` yields."""
-    packing = check_packing(method, packing)
-    return cut(target, _items(target, factors, method, memory, packing)).count
-
-
-def _items(
+def level_boxes(
     target: Array, factors: Sequence[int], method: str, memory: int, packing: LevelPacking | None
-) -> int:
-    """Return how many elements of a level a task may compute: it reads several times as many."""
-    compiled = packing is None and (method in _COMPILED or method == "nearest")
+) -> Boxes:
+    """Return the boxes of a level, one for each task, which reads several times as many values."""
+    plain = check_packing(method, packing) is None
+    compiled = plain and (method in _COMPILED or method == "nearest")
     wide = 2 * target.itemsize if compiled else target.itemsize + 32
     limit = min(memory // 2, TASK_BYTES) // (wide * math.prod(factors))
-    return max(1, int(limit))
+    return cut(target, max(1, int(limit)))

@@ -36,7 +36,6 @@ from omnizarr.extension import (
     existing_node,
     file_locks,
     is_metadata,
-    is_ours,
     is_running,
     leases,
     makes_node,
@@ -232,7 +231,9 @@ class _Jobs:
             keys = [] if mark.keeps_node else incomplete_keys(self.store, path)
             if mark.kind is Kind.COPY:  # all that is there belongs to the copy
                 below = (
-                    k for k in stores.list_prefix(self.store, paths.prefix(path)) if not is_ours(k)
+                    k
+                    for k in stores.list_prefix(self.store, paths.prefix(path))
+                    if not paths.is_ours(k)
                 )
                 keys = sorted(below, key=_makes_node, reverse=True)
             elif any(_makes_node(key) for key in keys):
@@ -300,7 +301,7 @@ def incomplete_keys(store: Store, path: str) -> list[str]:
         key
         for prefix in prefixes
         for key in stores.list_prefix(store, prefix)
-        if not is_ours(key) and any(each.is_zarr_key(key) for each in formats)
+        if not paths.is_ours(key) and any(each.is_zarr_key(key) for each in formats)
     }
     return sorted(keys)
 

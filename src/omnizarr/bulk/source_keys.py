@@ -13,13 +13,10 @@ from omnizarr.extension import (
     PLAN,
     ArrayModel,
     BoundArray,
-    Entry,
     Format,
     GroupModel,
     Location,
     Node,
-    Patterns,
-    PrefixStore,
     Probe,
     Store,
     check_whole,
@@ -27,7 +24,6 @@ from omnizarr.extension import (
     fetch_probe,
     find_node,
     is_metadata,
-    is_ours,
     paths,
     stored_key,
     stores,
@@ -67,7 +63,7 @@ def lists_all(store: Store, path: str) -> bool:
     return True
 
 
-def source_keys(store: Store, path: str, listed: bool) -> Iterator[Entry]:
+def source_keys(store: Store, path: str, listed: bool) -> Iterator[stores.Entry]:
     """Yield all keys below a path, relative to it.
 
     Where not all are `listed`, they are all that the nodes may have by their metadata, whether or
@@ -77,14 +73,14 @@ def source_keys(store: Store, path: str, listed: bool) -> Iterator[Entry]:
     skip = len(paths.prefix(path))
     if listed:
         for entry in stores.list_entries(store, paths.prefix(path)):
-            if not is_ours(entry.key):
+            if not paths.is_ours(entry.key):
                 yield entry._replace(key=entry.key[skip:]) if skip else entry
             elif entry.key.endswith(f"/{PLAN}") and f"/{FOLDER}/" in f"/{entry.key}":
                 inner = entry.key.partition(FOLDER)[0]
-                check_whole(PrefixStore(store, inner[:-1]) if inner else store, "")
+                check_whole(stores.PrefixStore(store, inner[:-1]) if inner else store, "")
         return
     for key, _ in _possible_keys(store, path):
-        yield Entry(key[skip:])
+        yield stores.Entry(key[skip:])
 
 
 def source_state(store: Store, path: str) -> str:
@@ -126,8 +122,8 @@ def _possible_keys(store: Store, path: str, documents: bool = True) -> Iterator[
 class Selection:
     """The keys of a hierarchy that patterns choose."""
 
-    include: Patterns
-    exclude: Patterns
+    include: paths.Patterns
+    exclude: paths.Patterns
     has_include: bool
     documents: Mapping[str, str] = field(default_factory=dict)  # keys of metadata to node paths
     prefixes: Mapping[str, str] = field(default_factory=dict)  # of chunks to node paths
@@ -166,7 +162,7 @@ def select(
 
     Nodes are found by their metadata. Where there is no hierarchy, folders count as groups.
     """
-    wanted, unwanted = Patterns.of(include), Patterns.of(exclude)
+    wanted, unwanted = paths.Patterns.of(include), paths.Patterns.of(exclude)
     has_include = bool(wanted.names or wanted.whole)
     if not has_include and not unwanted.names and not unwanted.whole:
         return None
@@ -222,10 +218,10 @@ def warn_of_other_keys(location: Location, nodes: Mapping[str, Node]) -> list[st
 
 def _other_keys(group: Location, path: str, nodes: Mapping[str, Node]) -> Iterator[str]:
     keys, prefixes = stores.list_dir(group.store, group.format.listing(group.path))
-    yield from (key for key in keys if not is_ours(key) and not is_metadata(key))
+    yield from (key for key in keys if not paths.is_ours(key) and not is_metadata(key))
     for prefix in prefixes:
         name = paths.name(prefix[:-1])
-        if is_ours(name) or paths.join(path, name) in nodes:
+        if paths.is_ours(name) or paths.join(path, name) in nodes:
             continue
         if (
             next(iter(stores.list_prefix(group.store, prefix)), None) is not None

@@ -54,7 +54,6 @@ from omnizarr.extension import (
     consolidated,
     counted,
     find_node,
-    is_ours,
     key_digest,
     marker,
     missing_chunk_keys,
@@ -328,16 +327,6 @@ class Hierarchy:
         return None
 
 
-def report_findings(
-    findings: tuple[Finding, ...], depth: Depth, unchecked: int, skipped: int, absent: int
-) -> VerifyReport:
-    """Report what a listing has found; the work of a task."""
-    report = VerifyReport(depth, tasks=1, skipped=skipped, absent=absent)
-    report.chunks = report.unchecked = unchecked
-    report.add(*findings)
-    return report
-
-
 class KeyListing:
     """One listing of a store as tasks: batches of stored chunks, and what else is there."""
 
@@ -351,9 +340,8 @@ class KeyListing:
         self._array: BoundArray | None = None  # of the batch
         self._batch: list[tuple[str, Coords, int | None]] = []  # keys, coordinates and sizes
         self._most = 1  # keys in the batch
-        self._findings: list[Finding] = []
-        self._last = ""  # the key of the last finding
-        self._unchecked = self._skipped = self._absent = 0
+        self._found = VerifyReport(depth, tasks=1)  # by the listing, and not yet in a task
+        self._last = ""  # the key of the last finding that is in a task
         self._listed: set[str] = set()  # prefixes of arrays with listed chunks
 
     def tasks(self) -> Iterator[Task[VerifyReport]]:
@@ -370,7 +358,9 @@ class KeyListing:
                 while coords := tuple(itertools.islice(every, PROBED_KEYS)):
                     yield self._check(array, tuple(map(array.key, coords)), coords, None, True)
             for chunk, key in missing_chunk_keys(array) if self.missing else ():
-                self._report(array.path, key, MISSING, "missing-chunk", chunk, self.missing)
+                self._report(
+                    array.path, key, MISSING, "missing-chunk", chunk, self.missing or "warning"
+                )
                 yield from self._end_findings(TASK_FINDINGS)
         yield from self._end_findings()
 
@@ -387,7 +377,8 @@ class KeyListing:
                 knows_keys = False  # its key encoding is unknown, so that this may be a chunk
         if coords is None or array is None or array.prefix in self.hierarchy.unreadable:
             if coords is not None:
-                self._unchecked += 1
+                self._found.chunks += 1
+                self._found.unchecked += 1
             elif knows_keys:
                 self._report_other(key)
             yield from self._end_findings(TASK_FINDINGS)
@@ -398,9 +389,9 @@ class KeyListing:
             return
         self._listed.add(array.prefix)
         if self.sample < 1 and not _is_sampled(key, self.sample):
-            self._skipped += 1
+            self._found.skipped += 1
             if all(map(lt, coords, array.grid.shape)):
-                self._absent -= math.prod(map(len, inner_ranges(array, coords)))
+                self._found.absent -= math.prod(map(len, inner_ranges(array, coords)))
             return
         if array is not self._array:
             yield from self._end_batch()
@@ -439,7 +430,7 @@ class KeyListing:
             return  # reported once, by `report_leftovers`
         if name == MARKER:
             self._report_marker(key)
-        elif is_ours(name):
+        elif paths.is_ours(name):
             what = "a temporary file or lock of a writer that is running or was killed"
             self._report(self.start.path, key, f"is {what}; see omnizarr repair", "leftover")
         elif key not in self.hierarchy.metadata_keys and (
@@ -464,22 +455,21 @@ class KeyListing:
 
     def _report(
         self, path: str, key: str, message: str, kind: Kind, chunk: Coords | None = None,
-        level: Level | None = "warning",
+        level: Level = "warning",
     ) -> None:  # fmt: skip
-        finding = Finding(paths.show(path), key, message, chunk, level or "warning", kind)
-        self._findings.append(finding)
+        self._found.add(Finding(paths.show(path), key, message, chunk, level, kind))
 
     def _end_findings(self, least: int = 0) -> Iterator[Task[VerifyReport]]:
         """Yield a task that reports the findings so far, once there are `least`."""
-        found = tuple(self._findings)
-        numbers = self._unchecked, self._skipped, self._absent
-        if len(found) < least or not (found or any(numbers)):
+        found, nothing = self._found, VerifyReport(self.depth, tasks=1)
+        if len(found.findings) < least or found == nothing:
             return
-        self._findings, self._unchecked, self._skipped, self._absent = [], 0, 0, 0
-        keys = [(f.key, f.chunk, f.message) for f in found]
+        self._found = nothing
+        keys = [(f.key, f.chunk, f.message) for f in found.findings]
+        numbers = found.unchecked, found.skipped, found.absent
         id = task_id("findings", self._last, keys, numbers)
-        self._last = found[-1].key if found else ""
-        yield Task(id, partial(report_findings, found, self.depth, *numbers))
+        self._last = found.findings[-1].key if found.findings else ""
+        yield Task(id, partial(copy, found))
 
 
 def _list(store: Store, prefix: str) -> Iterator[tuple[str, int | None]]:

@@ -28,7 +28,7 @@ from omnizarr.extension import size_text
 if TYPE_CHECKING:  # slow to import, and not needed for the help
     from omnizarr.bulk.convert import ConvertReport
     from omnizarr.bulk.copy import Copied, Copy
-    from omnizarr.bulk.rechunk.tasks import RechunkReport
+    from omnizarr.bulk.rechunk.job import RechunkReport
 
 # copy
 

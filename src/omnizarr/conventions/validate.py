@@ -193,9 +193,8 @@ class _Walk:
             self.error(child[0], "multiscales[0].datasets", message)
         if metadata.image_label is None:
             message = "missing, but recommended for label images"
-            self.problems.append(
-                Problem(_attributes(child[0])[0], "image-label", message, "warning")
-            )
+            key = _attributes(child[0])[0]
+            self.problems.append(Problem(key, "image-label", message, "warning"))
 
     def _level(
         self, location: Location, array: ArrayModel, names: tuple[str, ...], label: bool
@@ -244,11 +243,8 @@ class _Walk:
 
     def _series(self, location: Location, found: versions.RawMetadata) -> None:
         described = location.child("OME").find([])
-        inner = (
-            versions.find_metadata(described.attributes)
-            if isinstance(described, GroupModel)
-            else None
-        )
+        stated = described.attributes if isinstance(described, GroupModel) else {}
+        inner = versions.find_metadata(stated)
         listed = None if inner is None else inner.members.get("series")
         if isinstance(listed, list) and all(isinstance(p, str) for p in listed):
             for path in listed:
@@ -339,10 +335,8 @@ def _declares_ome(node: Node) -> bool:
     attributes = node.attributes
     if not isinstance(node, GroupModel):
         return False
-    if (
-        isinstance(attributes.get(versions.NAMESPACE), dict)
-        or "bioformats2raw.layout" in attributes
-    ):
+    is_namespaced = isinstance(attributes.get(versions.NAMESPACE), dict)
+    if is_namespaced or "bioformats2raw.layout" in attributes:
         return True
     multiscales = attributes.get("multiscales")
     first = multiscales[0] if isinstance(multiscales, list) and multiscales else None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from omnizarr.data_types.compound import Masking
 
 MAX_ITEM_BYTES = 2**26  # a fill value alone takes as much
-TEXT_BYTES = 64  # of an element of variable length in memory, for estimates
+TEXT_BYTES = 128  # of an element of variable length in memory, for estimates
 Scalar: TypeAlias = "np.ndarray[tuple[()], Any]"  # 0-dimensional: keeps every bit
 
 

@@ -93,8 +93,6 @@ from omnizarr.publish.publication import (
     Publication,
     all_stages,
     check_whole,
-    lock_replacement,
-    recover_interrupted,
 )
 from omnizarr.publish.stage import (
     FOLDER,
@@ -119,23 +117,18 @@ from omnizarr.stores import (
     Versioned,
     can_list,
     check_disjoint,
-    check_writable,
     direct_file_root,
     erase_prefix,
-    erase_values,
     file_root,
     get_existing,
     get_many,
     has_cheap_requests,
     has_low_latency,
-    is_process_local,
     leases,
     list_dir,
     list_prefix,
     list_sizes,
-    overlap,
     sizes,
-    storage_identity,
 )
 from omnizarr.stores.base import (
     Bytes,

@@ -23,7 +23,7 @@ _FINAL_ARRAY = re.compile(rb'\s*\{\s*"zarr_format"\s*:\s*3\s*,\s*' + _ARRAY.patt
 NAMES = ("1", "2", "3-draft", "3")  # of the formats that are written
 ROOT_KEYS = "zarr.json, .zarray, .zgroup or meta"  # of a node, in messages
 N5_KEY = "attributes.json"  # of a node in N5, a format that is not read
-_V1, _V2, _V3 = V1(), V2("."), V3()
+_V1, _V2, _V3, _DRAFT = V1(), V2("."), V3(), V3Draft()
 _ADDS = {_V2.keys("")[2], _V1.keys("")[1], ".zmetadata"}  # documents that make no node
 
 
@@ -46,7 +46,7 @@ def is_metadata(key: str) -> bool:
     """Return True if a key names a metadata document in any format, N5 included."""
     if key.rpartition("/")[2] == N5_KEY:
         return True
-    return any(by_name(name).is_metadata(key) for name in NAMES)
+    return any(format.is_metadata(key) for format in (_V3, _V2, _V1, _DRAFT))
 
 
 def makes_node(key: str) -> bool:

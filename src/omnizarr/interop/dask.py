@@ -34,17 +34,12 @@ from omnizarr.extension import (
     array_model,
     bound_array,
     build,
-    can_list,
     document_options,
-    has_cheap_requests,
-    is_process_local,
     key_digest,
     location_of,
     model_of,
     new_location,
-    overlap,
     paths,
-    storage_identity,
     store_array,
     stored_keys,
     stores,
@@ -84,11 +79,11 @@ def token(array: Array) -> tuple[Any, ...]:
     store: Any = array.store
     bound = bound_array(array)
     identity: Any = key_digest(unique_key(store))
-    if is_process_local(store):  # stores with the same values are equal
+    if stores.is_process_local(store):  # stores with the same values are equal
         identity = type(store), hash(store)
     format = location_of(array).format
     metadata = format.write(array.path, model_of(array))
-    if not has_cheap_requests(store) or not can_list(store):
+    if not stores.has_cheap_requests(store) or not stores.can_list(store):
         return ("omnizarr.Array", identity, array.path, metadata)
     keys = [*format.keys(array.path), *sorted(k for _, k in stored_keys(bound))]
     generations = [(key, store.generation(key)) for key in keys]
@@ -214,8 +209,8 @@ def run(todo: list[Writes], finish: Callable[[], Any], compute: bool) -> Any:
 
 def check_apart_from(x: Any, target: Array | Location) -> None:
     """Raise if a Dask array reads from the node that it is to be written to."""
-    own = storage_identity(target.store, paths.prefix(target.path))
-    if any(overlap(own, identity) for identity in sources(x)):
+    own = stores.storage_identity(target.store, paths.prefix(target.path))
+    if any(stores.overlap(own, identity) for identity in sources(x)):
         raise StoreError(
             f"the Dask array reads from {paths.show(target.path)} in {target.store!r}, where it is"
             " to be written, so old and new values would be mixed; write it somewhere else, or"
@@ -243,14 +238,14 @@ class _Finder(cloudpickle.Pickler):  # type: ignore[misc] # it comes without typ
         if isinstance(obj, (np.ndarray, bytes)):
             return "values"
         if isinstance(obj, Array):
-            self.found.add(storage_identity(obj.store, paths.prefix(obj.path)))
+            self.found.add(stores.storage_identity(obj.store, paths.prefix(obj.path)))
             return "array"
         if isinstance(obj, Store):
-            self.found.add(storage_identity(obj))
+            self.found.add(stores.storage_identity(obj))
             return "store"
         if type(obj).__module__.partition(".")[0] == "zarr" and hasattr(obj, "store_path"):
             with suppress(OmnizarrError):
-                self.found.add(storage_identity(stores.resolve(obj.store_path)))
+                self.found.add(stores.storage_identity(stores.resolve(obj.store_path)))
             return "array"
         return None
 
@@ -302,7 +297,7 @@ def writes(x: Any, array: Array, start: tuple[int, ...]) -> Writes:
     """Return the tasks that store a Dask array in a stored array, starting at a position."""
     check_known(x)
     name = f"omnizarr-write-{uuid.uuid4().hex}"
-    process = os.getpid() if is_process_local(array.store) else None
+    process = os.getpid() if stores.is_process_local(array.store) else None
     axes = stored_axes(array)
     spans = [list(axis_spans(a, s, b)) for a, s, b in zip(axes, start, x.chunks, strict=True)]
     layer: dict[Any, Any] = {}

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.bulk.pyramid import NAMES, downsample
+from omnizarr.bulk.pyramid import NAMES
+from tests.bulk.test_pyramid import downsample
 from tests.conventions.recording import Recording
 
 

@@ -26,7 +26,6 @@ from omnizarr.extension import (
     ARRAY_DIMENSIONS,
     ArrayModel,
     BoundArray,
-    Boxes,
     Location,
     Named,
     Node,
@@ -400,7 +399,7 @@ class Pair:
     path: str
     a: BoundArray
     b: BoundArray
-    tiling: Boxes
+    tiling: boxes.Boxes
     skips_missing: bool  # chunks that both lack need not be compared
 
     @classmethod

@@ -10,21 +10,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from omnizarr import config, consolidate_metadata, registry
 from omnizarr.bulk.adaptation import Options, adapt_array, consolidated_groups, other_fill_note
-from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch
-from omnizarr.bulk.journal import Task, in_batches, task_id
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of, store_options
+from omnizarr.bulk.journal import Outcome, Task, in_batches, task_id
 from omnizarr.bulk.options import RechunkArguments, RechunkOptions, takes
-from omnizarr.bulk.output import EachArray, HierarchyOutput, Output
-from omnizarr.bulk.rechunk import rules, tasks
-from omnizarr.bulk.rechunk.plan import Passes, plan_passes, usable_memory
-from omnizarr.bulk.rechunk.tasks import RechunkReport
+from omnizarr.bulk.output import HierarchyOutput, Output, SeveralNodes
+from omnizarr.bulk.rechunk import plan, rules
 from omnizarr.bulk.source_keys import source_state
-from omnizarr.bulk.tiles import corners
+from omnizarr.bulk.tiles import Box, corners, show_box
 from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound, OmnizarrError, StoreError
 from omnizarr.extension import (
     INTERMEDIATE,
@@ -35,21 +36,24 @@ from omnizarr.extension import (
     Node,
     Store,
     ValueCopy,
+    axis_plan,
     boxes,
     consolidated_is_stale,
     counted,
+    data_types,
+    engine,
     existing_node,
     find_node,
     format_for,
     key_digest,
-    options_for_two,
     paths,
     portable_key,
     publication,
     readable_nodes,
-    resolve,
     resolve_store_path,
+    stored_keys,
     stores,
+    task_of,
     unique_key,
 )
 
@@ -79,6 +83,95 @@ def rechunk(given: RechunkArguments) -> RechunkReport:
     return launch(Rechunk, given)
 
 
+@dataclass
+class RechunkReport(Outcome):
+    """The result of rechunking."""
+
+    arrays: int = 0
+    groups: int = 0
+    # Arrays with a new layout, with what changed.
+    rechunked: dict[str, str] = field(default_factory=dict)
+    # Arrays that keep a part of their layout, with what does not fit them.
+    kept: dict[str, str] = field(default_factory=dict)
+    # Arrays in which xarray will see other values as missing than before, with the reason.
+    notes: dict[str, str] = field(default_factory=dict)
+    # Boxes and their bytes in memory, of all passes.
+    boxes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    # Chunks that were copied byte for byte, and their bytes.
+    chunks_copied: int = 0
+    bytes_copied: int = 0
+
+
+@dataclass(frozen=True)
+class CopyBox:
+    """Copy a box from one array to another, as whole chunks of the target."""
+
+    source: BoundArray
+    target: BoundArray
+    box: Box
+    casting: str
+    job: str  # of which `tasks` tasks run at a time in a process, with so many threads each
+    tasks: int
+    threads: int
+
+    def __call__(self) -> RechunkReport:
+        threads = self.tasks * self.threads
+        with task_of(self.job, self.tasks), config.configure(threads=threads):
+            return self._copy()
+
+    def _copy(self) -> RechunkReport:
+        source, target = self.source, self.target
+        missing: list[tuple[int, ...]] | None = None if source.fill_defined else []
+        wanted = axis_plan(source.grid, self.box)
+        values = np.asarray(engine.read(source, wanted, filled=missing))
+        if values.dtype != target.dtype:
+            values = self._cast(values)
+        if missing:
+            self._write_present(values, {*missing})
+        else:
+            engine.write(target, axis_plan(target.grid, self.box), values)
+        nbytes = values.size * source.dtype.itemsize
+        return RechunkReport(boxes=1, bytes_read=nbytes, bytes_written=values.nbytes)
+
+    def _cast(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return values in the new type; raise if that is more than rounding, unless "unsafe"."""
+        if self.casting == "unsafe":
+            with np.errstate(all="ignore"):
+                return data_types.as_type(values, self.target.dtype)
+        where = f" in {show_box(paths.show(self.source.path), self.box)}"
+        advice = "give casting='unsafe' to change it, or another dtype"
+        return data_types.cast(values, self.target.dtype, where, advice)
+
+    def _write_present(self, values: npt.NDArray[Any], missing: set[tuple[int, ...]]) -> None:
+        """Write the target chunks that overlap a stored source chunk; others stay missing."""
+        for row in axis_plan(self.target.grid, self.box).rows():
+            pairs = zip(self.box, row.outer, strict=True)
+            box = tuple(slice(b.start + o.start, b.start + o.stop) for b, o in pairs)
+            rows = axis_plan(self.source.grid, box).rows()
+            if not all(each.coords in missing for each in rows):
+                engine.write(self.target, axis_plan(self.target.grid, box), values[row.outer])
+
+
+def copy_chunks(transfer: ValueCopy, entries: tuple[stores.Entry, ...]) -> RechunkReport:
+    """Copy the bytes of some stored chunks."""
+    done = transfer.copy(entries)
+    return RechunkReport(chunks_copied=done.values, bytes_copied=done.nbytes)
+
+
+def stored_entries(source: BoundArray) -> Iterator[stores.Entry]:
+    """Yield all stored chunks or shards; keys are relative to the array's prefix."""
+    start, rank = len(source.prefix), len(source.model.shape)
+    listed = False
+    for entry in stores.list_entries(source.store, source.prefix):
+        if source.encoding.coords(entry.key[start:], rank) is not None:
+            listed = True
+            yield entry._replace(key=entry.key[start:])
+    if not listed:  # a store that may list metadata only
+        yield from (stores.Entry(key[start:]) for _, key in stored_keys(source))
+
+
 @dataclass(frozen=True)
 class Change:
     """An array whose values are written anew, in one pass or two."""
@@ -86,7 +179,7 @@ class Change:
     path: str  # relative to the source
     source: BoundArray
     target: BoundArray  # where it is in the end; it may be written elsewhere
-    passes: Passes
+    passes: plan.Passes
     digest: str  # of the source's place and the new metadata
     middle: BoundArray | None = None
 
@@ -110,9 +203,7 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
     def settle(self, resume: bool) -> None:
         """Finish, or undo, the replacement of an array in which this, or another, was killed."""
         if self.in_place:
-            here, _ = options_for_two(
-                self.source, self.destination, self.storage_options, self.destination_options
-            )
+            here, _ = store_options(self)
             store, path = resolve_store_path(self.source, self.node or None, "r+", here)
             if resume or any(not each.writer.is_alive for each in publication.all_stages(store)):
                 with publication.locked_destination(store, path, "resume", None):
@@ -128,14 +219,12 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
         if self.in_place and (self.merge or self.zarr_format is not None):
             other = "merge" if self.merge else "zarr_format"
             raise InvalidArgument(f"in_place and {other} exclude each other; give one of them")
-        here, there = options_for_two(
-            self.source, self.destination, self.storage_options, self.destination_options
-        )
+        here, there = store_options(self)
         mode = "r+" if self.in_place else "r"
         source = resolve_store_path(self.source, self.node or None, mode, here)
         start, node = find_node(*source, use_consolidated=None)
         goal = start if self.in_place else _destination(self, start, there)
-        temp = goal.store if self.temp is None else resolve(self.temp, storage_options=there)
+        temp = goal.store if self.temp is None else stores.resolve(self.temp, storage_options=there)
         return _Planner(self, start, goal, temp, tasks_at_once).plan(node)
 
 
@@ -157,7 +246,7 @@ class _Planner:
         self, job: Rechunk, start: Location, goal: Location, temp: Store, threads: int
     ) -> None:
         self.job, self.start, self.goal, self.temp, self.threads = job, start, goal, temp, threads
-        self.memory = config.byte_size(MEMORY if job.memory is None else job.memory, "memory")
+        self.memory = memory_of(job.memory, 1)
         self.nodes: dict[str, Node] = {}  # of the result, by relative path
         self.kept: list[tuple[str, BoundArray]] = []  # arrays whose bytes are copied
         self.changes: list[Change] = []
@@ -200,11 +289,11 @@ class _Planner:
         groups = sum(isinstance(node, GroupModel) for node in self.nodes.values())
         report = RechunkReport(len(arrays), groups)
         for change in self.changes:
-            report.rechunked[paths.show(change.path)] = tasks.layout_text(change.target)
+            report.rechunked[paths.show(change.path)] = plan.layout_text(change.target)
         report.kept = {paths.show(path): why for path, why in self.unfit.items()}
         report.notes = self.notes
         peaks = [p.memory * c.passes.tasks for c in self.changes for p in c.passes.passes]
-        used = max(peaks, default=0) + self.memory - usable_memory(self.memory)
+        used = max(peaks, default=0) + self.memory - plan.usable_memory(self.memory)
         phases = self._phases(output)
         return Plan(self._operation(), digest, phases, report, output, self.decisions, used)
 
@@ -303,19 +392,19 @@ class _Planner:
     # Passes
 
     def _plan_array(self, path: str, source: BoundArray, target: BoundArray, prefix: str) -> None:
-        read, write = tasks.read_layout(source), tasks.write_layout(target)
+        read, write = plan.read_layout(source), plan.write_layout(target)
         try:
-            passes = plan_passes(read, write, self.memory, self.threads, self.job.passes)
+            passes = plan.plan_passes(read, write, self.memory, self.threads, self.job.passes)
         except InvalidArgument as e:
             raise InvalidArgument(f"cannot rechunk {self.start.child(path)}: {e}") from None
         middle = None
         if passes.intermediate is not None:
-            model = tasks.intermediate_model(source, target, passes.intermediate)
+            model = plan.intermediate_model(source, target, passes.intermediate)
             shape = "-".join(map(str, ("chunks", *passes.intermediate)))
             middle = BoundArray(self.temp, target.path, f"{prefix}{shape}/", model)
         change = Change(path, source, target, passes, self._node_digest(path), middle)
         self.changes.append(change)
-        self.decisions.append(f"{paths.show(path)}: {tasks.passes_text(source, target, passes)}")
+        self.decisions.append(f"{paths.show(path)}: {plan.passes_text(source, target, passes)}")
 
     def _phases(self, output: Output) -> list[Phase[RechunkReport]]:
         """Return the phases: first passes first, arrays with equal concurrency together."""
@@ -359,7 +448,7 @@ class _Planner:
             for box in passes.passes[number].boxes:
                 yield Task(
                     task_id(change.digest, last or passes.intermediate, corners(box)),
-                    tasks.CopyBox(source, target, box, self.job.casting, *limit),
+                    CopyBox(source, target, box, self.job.casting, *limit),
                     boxes.box_size(box) * item,
                     paths.show(change.path),
                 )
@@ -369,11 +458,9 @@ class _Planner:
             where = paths.join(self.goal.path, path)
             prefix = self.goal.format.chunk_prefix(where)
             transfer = ValueCopy(source.store, output.store_of(where), source.prefix, prefix)
-            for some in in_batches(
-                tasks.stored_entries(source), lambda e: e.size or 0, BATCH_BYTES
-            ):
+            for some in in_batches(stored_entries(source), lambda e: e.size or 0, BATCH_BYTES):
                 keys, size = [entry[:2] for entry in some], sum(entry.size or 0 for entry in some)
-                work = partial(tasks.copy_chunks, transfer, some)
+                work = partial(copy_chunks, transfer, some)
                 yield Task(task_id("copy", path, keys), work, size, paths.show(path))
 
     def _output(self, digest: str) -> Output:
@@ -398,11 +485,11 @@ class _Planner:
         if not inside or isinstance(self.nodes.get(""), ArrayModel):
             own = self._node_digest("") if job.in_place else digest
             return output(self.goal, nodes, "", own)
-        outputs = [
-            output(self.goal.child(path), {there: nodes[there]}, path, self._node_digest(path))
+        outputs = {
+            there: output(self.goal.at(there), {there: nodes[there]}, path, self._node_digest(path))
             for path in self.nodes
             if (there := paths.join(self.goal.path, path)) not in groups
-        ]
+        }
         if job.in_place:
             groups = {}
-        return EachArray(self.goal, outputs, groups, operation=operation, digest=digest)
+        return SeveralNodes(self.goal, outputs, groups, operation=operation, digest=digest)

@@ -1,12 +1,12 @@
 """Plan how the chunks of an array become other chunks, within a bound of memory.
 
-Pure numbers: no store, no values. A pass reads boxes of one array and writes each as whole chunks
-(or shards) of another, so that no two boxes write the same chunk. In one pass a box is made of
-whole target chunks, and a source chunk that meets several boxes is decoded for each of them. Two
-passes go through an intermediate array without codecs: the first reads whole source chunks, the
-second writes whole target chunks, and the intermediate chunks are as large as what both boxes have
-in common (as in the algorithm of the Python package rechunker). The plan is the one that moves
-fewer bytes: decoded, written to and read from the intermediate array, and encoded.
+A pass reads boxes of one array and writes each as whole chunks (or shards) of another, so that no
+two boxes write the same chunk. In one pass a box is made of whole target chunks, and a source chunk
+that meets several boxes is decoded for each of them. Two passes go through an intermediate array
+without codecs: the first reads whole source chunks, the second writes whole target chunks, and the
+intermediate chunks are as large as what both boxes have in common (as in the algorithm of the
+Python package rechunker). The plan is the one that moves fewer bytes: decoded, written to and read
+from the intermediate array, and encoded. It is made from numbers only, the layouts of both arrays.
 
 Along each axis the number of times that chunks are read depends on the cuts of that axis only, so
 the totals are products, and the best boxes are found axis by axis.
@@ -20,12 +20,31 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from omnizarr.bulk.tiles import chunk_axes, item_bytes, stored_axes
 from omnizarr.errors import InvalidArgument
-from omnizarr.extension import Boxes, Cuts, GridAxis, RegularAxis
+from omnizarr.extension import (
+    ArrayModel,
+    BoundArray,
+    Boxes,
+    Cuts,
+    GridAxis,
+    Named,
+    RegularAxis,
+    counted,
+    inner_chunk_shape,
+    pipeline,
+    size_text,
+    stores,
+)
 
 RESERVE = 64_000_000  # bytes for the interpreter and libraries, or half of a smaller memory
 TASK_BYTES = 2**25  # boxes grow up to this size if that costs nothing
 KEPT = 256  # combinations of cuts that are considered further after each axis
+
+RAW_BLOCK = 2**13  # bytes of a file that take about as long to read as another call
+SHARD_SLICES = 2**23  # bytes that the kernel has in memory while it writes a shard
+BLOCKS = 2**20  # bytes of a chunk that are decoded at once where that is possible by parts
+IN_FLIGHT = 2**25  # bytes of requests to other stores than directories
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,3 +347,105 @@ def _intermediate_chunks(
     common = tuple(min(r, w) for r, w, _ in triples)
     aligned = tuple(w if r >= n or (w < r and r % w == 0) else min(r, n) for r, w, n in triples)
     return [*dict.fromkeys((common, aligned))]
+
+
+# Layouts of stored arrays: how they are cut, how much memory they need
+
+
+def read_layout(array: BoundArray) -> Chunking:
+    """Return how an array is read: by chunks, also inside shards, or by parts of chunks."""
+    axes, item = chunk_axes(array), item_bytes(array.dtype)
+    chunk = math.prod(_largest(axis) for axis in axes) * item
+    unit = _unit(array)
+    if unit is not None:
+        return Chunking(axes, item, 2 * min(chunk, BLOCKS), unit)
+    local = (
+        stores.direct_file_root(array.store) is not None
+        or stores.direct_values(array.store) is not None
+    )
+    return Chunking(axes, item, 2 * chunk if local else max(4 * chunk, IN_FLIGHT))
+
+
+def write_layout(array: BoundArray) -> Chunking:
+    """Return how an array is written: by stored values, which are shards or chunks."""
+    axes, item = stored_axes(array), item_bytes(array.dtype)
+    stored = math.prod(_largest(axis) for axis in axes) * item
+    inner = inner_chunk_shape(array.model)
+    direct = stores.direct_file_root(array.store) is not None
+    if inner is not None and direct and array.grid.regular is not None:
+        return Chunking(axes, item, min(2 * stored, 2 * math.prod(inner) * item + SHARD_SLICES))
+    return Chunking(axes, item, 2 * stored)
+
+
+def intermediate_model(source: BoundArray, target: BoundArray, chunks: Sequence[int]) -> ArrayModel:
+    """Return an array of the smaller of two types, in chunks without compression."""
+    base = target if item_bytes(target.dtype) < item_bytes(source.dtype) else source
+    codecs: tuple[Named, ...] = (Named("bytes", {"endian": "little"}),)
+    if base.data_type.variable:
+        known = pipeline(base.model)
+        codecs = (*known.filters, known.serializer or codecs[0])
+    return base.model.with_(
+        shape=target.model.shape,
+        chunk_grid=Named("regular", {"chunk_shape": list(chunks)}),
+        chunk_key_encoding=Named("default", {"separator": "/"}),
+        codecs=codecs,
+        storage_transformers=(),
+        attributes={},
+    )
+
+
+def _largest(axis: GridAxis) -> int:
+    """Return the length of the longest chunk, including the part outside the array."""
+    if isinstance(axis, RegularAxis):
+        return axis.chunk
+    return max((int(axis.size(i)) for i in range(axis.count)), default=1)
+
+
+def _unit(array: BoundArray) -> tuple[int, ...] | None:
+    """Return the smallest part of a chunk that the kernel reads; None for whole chunks.
+
+    Files without compression are read from the first byte of a box to the last.
+    """
+    chunks, names = array.grid.regular, [codec.name for codec in array.model.codecs]
+    if (
+        stores.direct_file_root(array.store) is None
+        or chunks is None
+        or array.model.storage_transformers
+    ):
+        return None
+    part, size = [1] * len(chunks), array.dtype.itemsize
+    for axis in reversed(range(len(chunks) if names == ["bytes"] else 0)):
+        part[axis] = max(1, min(chunks[axis], RAW_BLOCK // size))
+        if part[axis] < chunks[axis]:
+            return tuple(part)
+        size *= chunks[axis]
+    return None
+
+
+def layout_text(array: BoundArray) -> str:
+    """Return the chunks, shards, type and codecs of an array as text."""
+    inner = inner_chunk_shape(array.model)
+    grid = array.grid.regular
+    stored = "rectilinear" if grid is None else grid
+    chunks = f"chunks {stored}" if inner is None else f"chunks {inner} in shards {stored}"
+    known = pipeline(array.model)
+    codecs = ", ".join(codec.name for codec in known.compressors) or "no compression"
+    return f"{chunks}, {array.dtype}, {codecs}"
+
+
+def passes_text(source: BoundArray, target: BoundArray, passes: Passes) -> str:
+    """Return what a plan does with an array, and why."""
+    size = math.prod(source.model.shape) * max(1, source.dtype.itemsize)
+    text = f"{layout_text(source)} to {layout_text(target)}"
+    first = passes.passes[0]
+    boxes = tuple(cuts.part(0).stop - cuts.part(0).start for cuts in first.boxes.cuts if cuts.count)
+    at_once = counted(passes.tasks, "task") + " at a time"
+    if passes.intermediate is None:
+        again = first.bytes_read / size if size else 1
+        times = "" if again < 1.01 else f", {again:.1f} times what there is"
+        read = f"{size_text(first.bytes_read)}{times}"
+        return f"{text}; one pass of boxes {boxes} reads {read}; {at_once}"
+    return (
+        f"{text}; two passes through chunks {passes.intermediate} without compression move"
+        f" {size_text(passes.moved)}; {at_once}"
+    )

@@ -20,7 +20,6 @@ from omnizarr.extension import (
     GroupModel,
     Named,
     Node,
-    Patterns,
     chunk_grid,
     data_types,
     inner_chunk_shape,
@@ -76,7 +75,7 @@ def choose_rules(
     found = dict.fromkeys(arrays, default)
     for pattern, members in [*(rules or {}).items()][::-1]:
         rule = default.with_members(members, f"rules[{pattern!r}]")
-        matching = [*filter(Patterns.of(pattern or "/").match_node, arrays)]
+        matching = [*filter(paths.Patterns.of(pattern or "/").match_node, arrays)]
         if not matching:
             hint = known_names(pattern, sorted(map(paths.show, arrays)))
             raise InvalidArgument(f"rules: no array matches {pattern!r}; {hint}")

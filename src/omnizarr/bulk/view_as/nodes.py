@@ -7,6 +7,7 @@ their own where it has no shards. Others are decoded and encoded again, one at a
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -37,7 +38,6 @@ from omnizarr.extension import (
     Location,
     Named,
     Node,
-    Range,
     ShardingIndexed,
     Store,
     bind_codec,
@@ -118,7 +118,7 @@ class ViewedArray:
 
     # Bytes
 
-    def get(self, coords: Coords, parts: Sequence[Range | None]) -> list[bytes | None]:
+    def get(self, coords: Coords, parts: Sequence[stores.Range | None]) -> list[bytes | None]:
         """Return parts of a chunk, each None if the chunk is missing; it is encoded once."""
         if self.keeps_bytes:
             found = self._stored(coords, parts)
@@ -129,7 +129,7 @@ class ViewedArray:
             return [None] * len(parts)
         return [data if part is None else part.of(data) for part in parts]
 
-    def _stored(self, coords: Coords, parts: Sequence[Range | None]) -> list[bytes | None]:
+    def _stored(self, coords: Coords, parts: Sequence[stores.Range | None]) -> list[bytes | None]:
         source = self.source
         found = stores.get_many(source.chunk_store, [(source.key(coords), part) for part in parts])
         for other in source.encoding.other_keys(coords):
@@ -409,9 +409,6 @@ class Nodes:
             self.goal.check_name(path)
             return self._adapted(location, path, node)
 
-    def _keys(self, start: Location, path: str) -> list[str]:
-        return [*start.format.keys(start.child(path).path)]
-
     def _search(
         self, start: Location, above: list[str]
     ) -> tuple[tuple[str, ArrayModel] | None, Mapping[str, bytes]]:
@@ -419,12 +416,12 @@ class Nodes:
         possible = [
             path for path in above if start.child(path).path == paths.join(start.path, path)
         ]
-        keys = dict.fromkeys(key for path in possible for key in self._keys(start, path))
-        documents = stores.get_existing(self.store, keys)
+        keys = {path: start.format.keys(start.child(path).path) for path in possible}
+        documents = stores.get_existing(self.store, itertools.chain(*keys.values()))
         failure: OmnizarrError | None = None
         for path in reversed(possible):
             location = start.child(path)
-            own = {key: documents[key] for key in self._keys(start, path) if key in documents}
+            own = {key: documents[key] for key in keys[path] if key in documents}
             try:
                 node: Node | None = location.format.read(location.path, own, [])
                 if node is None and not own and location.consolidated is not None:

@@ -13,10 +13,8 @@ from omnizarr.errors import InvalidArgument
 from omnizarr.extension import (
     Bytes,
     Closeable,
-    Range,
     StorageIdentity,
     Store,
-    Versioned,
     by_name,
     check_prefix,
     consolidated,
@@ -100,11 +98,11 @@ class ViewStore(Closeable):
 
     # Reading
 
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
+    def get(self, key: str, range: stores.Range | None = None) -> bytes | None:
         [value] = self.get_many([(key, range)])
         return value
 
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+    def get_many(self, requests: Iterable[tuple[str, stores.Range | None]]) -> Values:
         asked = [(stores.check_key(key), part) for key, part in requests]
         parts: dict[str, Numbers] = {}
         for number, (key, _) in enumerate(asked):
@@ -170,11 +168,11 @@ class ViewStore(Closeable):
             found |= {wanted[coords]: size for coords, size in known.items()}
         return found
 
-    def _direct(self, key: str) -> tuple[Versioned, str] | None:
+    def _direct(self, key: str) -> tuple[stores.Versioned, str] | None:
         """Return the store and key with the view's bytes of a chunk, if both have generations."""
         chunk = self._chunk(key)
         stored = None if chunk is None else chunk[0].direct_key(chunk[1])
-        return (self.inner, stored) if stored and isinstance(self.inner, Versioned) else None
+        return (self.inner, stored) if stored and isinstance(self.inner, stores.Versioned) else None
 
     def generation(self, key: str) -> str | None:
         """Return a text that differs whenever the value differs, None if there is no value.
@@ -196,7 +194,7 @@ class ViewStore(Closeable):
         return 0 if chunk is None or chunk[0].keeps_bytes else chunk[0].memory_needed
 
     def get_versioned(
-        self, key: str, range: Range | None = None
+        self, key: str, range: stores.Range | None = None
     ) -> tuple[bytes | None, str | None]:
         """Return a value, or a part of it, with its generation."""
         direct = self._direct(key)

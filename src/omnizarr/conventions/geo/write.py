@@ -27,7 +27,7 @@ from omnizarr.conventions.geo.crs import (
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.map import open as open_map
 from omnizarr.conventions.geo.transform import Affine, named_axes, read_transform, spatial_axes
-from omnizarr.errors import InvalidArgument, known_names, warn
+from omnizarr.errors import InvalidArgument, warn
 from omnizarr.extension import (
     TARGET_BYTES,
     ArrayOptions,
@@ -178,8 +178,7 @@ def _check(source: Any, factor: int, method: str, convention: str) -> None:
         raise InvalidArgument(f"a map has at least two axes, got shape {source.shape}")
     if isinstance(factor, bool) or not isinstance(factor, int) or factor < 2:
         raise InvalidArgument(f"factor must be an integer of at least 2, got {factor!r}")
-    if method not in pyramid.NAMES:
-        raise InvalidArgument(f"unknown method {method!r}; {known_names(method, pyramid.NAMES)}")
+    pyramid.check_method(method)
     if convention not in ("multiscales", "geozarr"):
         raise InvalidArgument(f"convention must be 'multiscales' or 'geozarr', got {convention!r}")
 

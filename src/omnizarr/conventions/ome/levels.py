@@ -12,13 +12,13 @@ import numpy as np
 
 from omnizarr import Array
 from omnizarr import __version__ as VERSION
-from omnizarr.bulk.pyramid import NAMES, Values, check_packing, level_chunks, level_shapes
+from omnizarr.bulk import pyramid
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values
 from omnizarr.conventions.ome import model, versions
 from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.rules import check
-from omnizarr.errors import CannotExpress, InvalidArgument, InvalidMetadata, known_names, warn
+from omnizarr.errors import CannotExpress, InvalidArgument, InvalidMetadata, warn
 from omnizarr.extension import (
     TARGET_BYTES,
     ArrayModel,
@@ -81,10 +81,7 @@ def image_axes(
             raise model.unknown_unit(unit)
         units = {a.name: unit for a in given if a.type == kind}
     return tuple(
-        model.Axis(
-            a.name, a.type, model.unit_name(units[a.name]) if a.name in units else a.unit, a.extra
-        )
-        for a in given
+        replace(a, unit=model.unit_name(units[a.name])) if a.name in units else a for a in given
     )
 
 
@@ -149,13 +146,13 @@ def _step(given: Any, axes: Sequence[model.Axis]) -> Factors:
 
 
 def _halves(lengths: Sequence[int], axes: Sequence[model.Axis], sizes: Sequence[float]) -> Factors:
+    def meters(unit: str | None) -> float:
+        if unit is None or model.unit_kind(unit) != "space":
+            return 1.0
+        return model.unit_factor(unit, "meter")
+
     physical = {
-        i: size
-        * (
-            model.unit_factor(a.unit, "meter")
-            if model.unit_kind(a.unit) == "space" and a.unit
-            else 1.0
-        )
+        i: size * meters(a.unit)
         for i, (a, size) in enumerate(zip(axes, sizes, strict=True))
         if a.type == "space" and lengths[i] > 1
     }
@@ -218,7 +215,7 @@ def _middle(axes: Sequence[model.Axis], level: Array, number: int) -> tuple[int 
     return tuple(chosen)
 
 
-def _window(values: Values, dtype: np.dtype[Any]) -> dict[str, float]:
+def _window(values: pyramid.Values, dtype: np.dtype[Any]) -> dict[str, float]:
     whole = dtype.kind in "iu"
     low, high = (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) if whole else (0, 1)
     found = values[np.isfinite(values)] if dtype.kind in "iuf" else values[:0]
@@ -234,13 +231,6 @@ def image_name(store: Any, path: str | None) -> str:
     if not full and isinstance(store, (str, os.PathLike)):
         full = os.fspath(store).replace("\\", "/").rstrip("/")
     return paths.name(full) or "image"
-
-
-def check_method(method: str) -> str:
-    """Return the name of a downsampling method; raise if there is none."""
-    if method not in NAMES:
-        raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
-    return method
 
 
 def new_metadata(
@@ -268,7 +258,8 @@ def new_metadata(
     labels = tuple(map(str, range(len(steps) + 1))) if names is None else tuple(names)
     if len(labels) != len(steps) + 1:
         raise InvalidArgument(f"{len(labels)} names were given for {len(steps) + 1} levels")
-    transforms = level_transforms(model.Transform(sizes, start), steps, check_method(method))
+    pyramid.check_method(method)
+    transforms = level_transforms(model.Transform(sizes, start), steps, method)
     datasets = tuple(model.ImageLevel(p, t) for p, t in zip(labels, transforms, strict=True))
     about = {"method": "omnizarr.ome.write", "version": VERSION, "factors": [*map(list, steps)]}
     multiscale = model.Multiscale(used, datasets, name, method, about)
@@ -414,24 +405,24 @@ def plan_levels(
             f"OME-Zarr needs zarr 2 or 3, not {location.format.name}; give zarr_format=3"
         )
     dtype = np.dtype(source.dtype)
-    attributes = versions.to_attributes(
-        model.to_json(with_windows(metadata, dtype)), version.name, {}
-    )
+    members = model.to_json(with_windows(metadata, dtype))
+    attributes = versions.to_attributes(members, version.name, {})
     check_attributes(attributes, f"the image {paths.show(path)}")
     (multiscale,) = metadata.multiscales
     stated = described_values(source, zero_is_missing=False)[0]
     stated |= options.get("attributes") or {}
     if len(multiscale.datasets) > 1:
-        check_packing(multiscale.type or "mean", Packing.of(dtype, stated))
+        pyramid.check_packing(multiscale.type or "mean", Packing.of(dtype, stated))
     level: Any = {**_with_separator(options, location.format, version), "attributes": stated}
     if version.name == versions.NEWEST:
         level["dimension_names"] = [a.name for a in multiscale.axes]
     _set_chunks(level, multiscale.axes, source.shape, dtype)
     first: Array | None = None
     found, models = [], dict[str, ArrayModel]()
-    for entry, shape in zip(multiscale.datasets, level_shapes(source.shape, steps), strict=True):
+    shapes = pyramid.level_shapes(source.shape, steps)
+    for entry, shape in zip(multiscale.datasets, shapes, strict=True):
         if first is not None:
-            level = {**level, **level_chunks(first, shape)}
+            level = {**level, **pyramid.level_chunks(first, shape)}
         full = paths.join(path, entry.path)
         models[full] = array_model(location.format, shape, source.dtype, level)
         if first is None:
@@ -548,9 +539,8 @@ def labels_nodes(image: Image | None, images: Sequence[NewImage]) -> dict[str, N
     names = tuple(each.path.removeprefix(paths.prefix(above)) for each in labels)
     old = image.group["labels"].attrs.asdict()
     members = model.to_json(model.Metadata(labels=names))
-    nodes: dict[str, Node] = {
-        above: GroupModel(versions.to_attributes(members, first.version.name, old))
-    }
+    attributes = versions.to_attributes(members, first.version.name, old)
+    nodes: dict[str, Node] = {above: GroupModel(attributes)}
     for name in names:
         for parent in paths.ancestors(name):
             nodes.setdefault(paths.join(above, parent), GroupModel())

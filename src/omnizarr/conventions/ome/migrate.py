@@ -64,9 +64,8 @@ def for_view(
     With a node come all groups above it. An image may lack a level, as the stored one does.
     """
     several = _with_levels(start, nodes)
-    changed, failures = _translate_roots(
-        start, several, dict(_roots(start, several)), goal, in_place=False, complete=False
-    )
+    roots = dict(_roots(start, several))
+    changed, failures = _translate_roots(start, several, roots, goal, False, complete=False)
     return {path: changed[path] for path in nodes}, failures
 
 
@@ -132,9 +131,8 @@ def _roots(start: Location, nodes: Mapping[str, Node]) -> Iterator[tuple[str, ve
         if any(p.level == "error" for p in check(found, "")):
             continue
         version = found.known_version
-        if versions.stands_on(version, start.format.name) and _is_image(
-            path, nodes, found, version
-        ):
+        stands = versions.stands_on(version, start.format.name)
+        if stands and _is_image(path, nodes, found, version):
             last = paths.prefix(path)
             yield path, version
 

@@ -13,28 +13,28 @@ from functools import partial
 from itertools import count, islice
 from typing import Any, cast
 
-from omnizarr import Array, Group, config
-from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch, memory_of
+from omnizarr import Array, Group
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of, store_options
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import RunOptions, WriteOptions, option, takes, told
 from omnizarr.bulk.output import HierarchyOutput, SeveralNodes
 from omnizarr.bulk.pyramid import (
     NAMES,
+    check_method,
     check_packing,
+    level_boxes,
     level_chunks,
     level_shapes,
-    level_task_count,
     level_tasks,
 )
 from omnizarr.bulk.source_keys import source_state
 from omnizarr.bulk.transfer import ArraySource, Filled, cut, fill_tasks, items_for, target_array
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.variable import described_values, plain_attributes
-from omnizarr.conventions.ome import levels
+from omnizarr.conventions.ome import levels, versions
 from omnizarr.conventions.ome.image import Image
 from omnizarr.conventions.ome.image import open as open_ome
 from omnizarr.conventions.ome.model import ImageLevel, Metadata, Transform, to_json
-from omnizarr.conventions.ome.versions import edit_members, version_on, writable_version
 from omnizarr.conventions.ome.write import open_source
 from omnizarr.errors import InvalidArgument, NodeNotFound
 from omnizarr.extension import (
@@ -43,13 +43,11 @@ from omnizarr.extension import (
     Location,
     Node,
     array_model,
-    check_disjoint,
     check_whole,
     existing_node,
     key_digest,
     location_of,
     new_location,
-    options_for_two,
     options_like,
     paths,
     portable_key,
@@ -78,7 +76,7 @@ class ImageOutput(HierarchyOutput):
 
 def level_phases(
     several: Sequence[levels.NewImage | MoreLevels],
-    output: HierarchyOutput | AddedLevels,
+    output: HierarchyOutput | SeveralNodes,
     memory: int,
     existing: int = 1,
 ) -> list[Phase[Filled]]:
@@ -95,7 +93,7 @@ def level_phases(
         if number == 0 and isinstance(each, MoreLevels):
             return each.image.levels[-1]
         path, model = described(each, number)
-        whole = output.outputs[path] if isinstance(output, AddedLevels) else output
+        whole = output.outputs[path] if isinstance(output, SeveralNodes) else output
         return target_array(whole, path, model)
 
     def tasks(number: int) -> Iterator[Task[Filled]]:
@@ -109,9 +107,10 @@ def level_phases(
     for number in range(1, max((len(each.steps) for each in several), default=0) + 1):
         total = size = 0
         for each in (each for each in several if number <= len(each.steps)):
-            array = planned_array(output.location, *described(each, number))
+            path, model = described(each, number)
+            array = unpublished(output.location.at(path), model)
             step, packing = each.steps[number - 1], image_packing(array)
-            total += level_task_count(array, step, each.method, memory, packing)
+            total += level_boxes(array, step, each.method, memory, packing).count
             size += array.nbytes
         name = f"level {existing - 1 + number}"
         phases.append(Phase(name, partial(tasks, number), total, size, bytes_written=size))
@@ -121,11 +120,6 @@ def level_phases(
 def image_packing(level: Array) -> Packing:
     """Return what the numbers of a level of an image mean."""
     return described_values(level, zero_is_missing=False)[1]
-
-
-def planned_array(location: Location, path: str, model: ArrayModel) -> Array:
-    """Return an array at a path of the store and in the format of a location, as it will be."""
-    return unpublished(Location(location.store, path, location.format), model)
 
 
 @dataclass
@@ -176,9 +170,7 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
     def plan(self, tasks_at_once: int = 1) -> Plan[Filled]:
         """Read the metadata and decide what to do; nothing is written."""
         memory = memory_of(self.memory, tasks_at_once)
-        here, there = options_for_two(
-            self.source, self.destination, self.storage_options, self.destination_options
-        )
+        here, there = store_options(self)
         given = self.source
         if self.destination is None and not hasattr(given, "multiscale"):
             store, path = resolve_store_path(given, None, "r+", here)
@@ -203,17 +195,18 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         self, source: Array, image: Image | None, options: Mapping[str, Any] | None, memory: int
     ) -> Plan[Filled]:
         store = stores.resolve(self.destination, storage_options=options)
-        check_disjoint(source.store, store, "; leave the destination out to add levels")
+        stores.check_disjoint(source.store, store, "; leave the destination out to add levels")
         wanted = self.zarr_format
-        if wanted is None and image is not None and version_on(image.group.zarr_format) is not None:
-            wanted = image.group.zarr_format
+        old = None if image is None else image.group.zarr_format
+        if wanted is None and old is not None and versions.version_on(old) is not None:
+            wanted = old
         location = new_location(store, self.path, wanted)
         names = "".join(n or "?" for n in source.dimension_names or ())
         known = image is None and len(names) == source.ndim and {*names} <= {*"tczyx"}
         own = names if known and names else None
         described = {
             "axes": self.axes or own, "scale": self.scale, "unit": self.unit, "levels": self.levels,
-            "factors": self.factors, "method": levels.check_method(self.method or "mean"),
+            "factors": self.factors, "method": check_method(self.method or "mean"),
             "name": (image.name if image is not None else None)
             or levels.image_name(self.destination, self.path),
         }  # fmt: skip
@@ -247,7 +240,10 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
             for array, first, items in finest:
                 yield from fill_tasks(ArraySource(array), target_array(output, *first), items)
 
-        count = sum(cut(planned_array(location, *first), items).count for _, first, items in finest)
+        count = sum(
+            cut(unpublished(location.at(path), model), items).count
+            for _, (path, model), items in finest
+        )
         size = sum(array.nbytes for array, _, _ in finest)
         arrays = sum(isinstance(node, ArrayModel) for node in nodes.values())
         first = Phase("level 0", copy, count, size, bytes_read=size)
@@ -255,8 +251,7 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
         decisions += [f"left out: {name}: {reason}" for name, reason in skipped.items()]
         phases = [first, *level_phases(images, output, memory)]
         done = Filled(arrays=arrays, groups=len(nodes) - arrays, skipped=skipped)
-        size = config.byte_size(self.memory or MEMORY, "memory")
-        return Plan(operation, digest, phases, done, output, decisions, size)
+        return Plan(operation, digest, phases, done, output, decisions, memory_of(self.memory, 1))
 
     def _plan_added(self, image: Image, memory: int) -> Plan[Filled]:
         have, group = len(image.levels), image.group
@@ -266,7 +261,7 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
             last.shape, image.axes, _own_transform(image).scale, wanted, self.factors
         )
         old = image.multiscale.type
-        method = levels.check_method(self.method or (old if old in NAMES else None) or "mean")
+        method = check_method(self.method or (old if old in NAMES else None) or "mean")
         several = [MoreLevels.of(image, steps, method)]
         every = [*levels.step_ratios(image), *steps]
         names = [axis.name for axis in image.axes]
@@ -279,16 +274,15 @@ class BuildPyramid(PyramidOptions, Job[Filled]):
             "add levels", portable_key(group.store), group.path, self.levels, str(self.factors),
             method, [source_state(group.store, each.image.levels[0].path) for each in several],
         )  # fmt: skip
-        output = AddedLevels(image, several, operation, digest, self.overwrite)
+        output = added_levels(image, several, operation, digest, self.overwrite)
         phases = level_phases(several, output, memory, have)
         decisions = [
             f"{paths.show(path)}: {model.shape}, {each.method}"
             for each in several
             for path, model in each.models.items()
         ] or [f"the image has {have} levels already, down to {last.shape}"]
-        size = config.byte_size(self.memory or MEMORY, "memory")
         done = Filled(arrays=len(output.outputs))
-        return Plan(operation, digest, phases, done, output, decisions, size)
+        return Plan(operation, digest, phases, done, output, decisions, memory_of(self.memory, 1))
 
 
 def _own_transform(image: Image) -> Transform:
@@ -327,36 +321,31 @@ class MoreLevels:
         return cls(image, steps, method, datasets, models)
 
 
-class AddedLevels(SeveralNodes):
-    """New levels of an image and its labels: arrays first, then their entries in the metadata."""
+def added_levels(
+    image: Image, several: Sequence[MoreLevels], operation: str, digest: str, overwrite: bool
+) -> SeveralNodes:
+    """Return the output of new levels of an image and its labels: arrays, then their entries."""
+    location = location_of(image.group)
+    outputs = {
+        path: HierarchyOutput(
+            Location(location.store, path, location.format), {path: model},
+            operation=operation, overwrite=overwrite,
+            digest=key_digest(digest, node_documents(location, {path: model})),
+        )
+        for each in several
+        for path, model in each.models.items()
+    }  # fmt: skip
+    change = partial(_list_all, several, versions.writable_version(image.version))
+    return SeveralNodes(location, outputs, operation=operation, digest=digest, change=change)
 
-    def __init__(
-        self,
-        image: Image,
-        several: Sequence[MoreLevels],
-        operation: str,
-        digest: str,
-        overwrite: bool,
-    ) -> None:
-        self.several, self.version = several, writable_version(image.version)
-        location = location_of(image.group)
-        outputs = (
-            HierarchyOutput(
-                Location(location.store, path, location.format), {path: model},
-                operation=operation, overwrite=overwrite,
-                digest=key_digest(digest, node_documents(location, {path: model})),
+
+def _list_all(several: Sequence[MoreLevels], version: versions.Version) -> None:
+    """List new arrays in the metadata of their images, when all are visible."""
+    for each in several:
+        if each.datasets:
+            versions.edit_members(
+                Group(each.image.store, each.image.path), version, partial(_list_levels, each)
             )
-            for each in several
-            for path, model in each.models.items()
-        )  # fmt: skip
-        super().__init__(location, outputs, operation=operation, digest=digest)
-
-    def change(self) -> None:
-        """List the arrays in the metadata of the images, when all are visible."""
-        for each in self.several:
-            if each.datasets:
-                group = Group(each.image.store, each.image.path)
-                edit_members(group, self.version, partial(_list_levels, each))
 
 
 def _list_levels(more: MoreLevels, members: dict[str, Any]) -> None:

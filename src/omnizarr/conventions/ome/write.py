@@ -11,7 +11,7 @@ import numpy as np
 
 from omnizarr import Array, Group
 from omnizarr import open as open_zarr
-from omnizarr.bulk.pyramid import Progress, fill_levels
+from omnizarr.bulk.pyramid import Progress, check_method, fill_levels
 from omnizarr.conventions.cf.variable import described_values
 from omnizarr.conventions.ome import model
 from omnizarr.conventions.ome.image import Image, Plate
@@ -20,7 +20,6 @@ from omnizarr.conventions.ome.levels import (
     Factors,
     NewImage,
     check_attributes,
-    check_method,
     image_axes,
     image_name,
     labels_metadata,

@@ -22,9 +22,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from omnizarr import Array, Group, config, registry
+from omnizarr import Array, Group, registry
 from omnizarr import open as open_zarr
-from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, launch, memory_of
+from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import SOURCE, MemoryOptions, RunOptions, option, takes, told
 from omnizarr.bulk.output import Output
@@ -263,7 +263,7 @@ class Export(ExportOptions, Job[Filled]):
             Filled(len(writer.arrays), len(groups), 0, writer.skipped, writer.notes),
             output,
             decisions,
-            config.byte_size(self.memory or MEMORY, "memory"),
+            memory_of(self.memory, 1),
         )
 
     def _contents(self, node: Array | Group) -> tuple[dict[str, Array], dict[str, Any]]:

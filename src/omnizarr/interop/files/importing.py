@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr import config
-from omnizarr.bulk.job import MEMORY, Job, Phase, Plan, memory_of, run
+from omnizarr.bulk.job import Job, Phase, Plan, memory_of, run
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import MemoryOptions, RunOptions, option, told
 from omnizarr.bulk.tiles import item_bytes
@@ -36,7 +35,6 @@ from omnizarr.conventions.ome.pyramid import (
     describe_image,
     level_phases,
     node_documents,
-    planned_array,
 )
 from omnizarr.conventions.ome.versions import to_attributes, version_on
 from omnizarr.errors import CannotExpress, InvalidArgument, InvalidName, MissingModule, warn
@@ -51,6 +49,7 @@ from omnizarr.extension import (
     new_location,
     paths,
     stores,
+    unpublished,
 )
 from omnizarr.interop.files.contents import (
     ArrayEntry,
@@ -145,7 +144,7 @@ class Import(MemoryOptions, Job[Filled]):
             Filled(len(planned.nodes) - groups, groups, 0, contents.skipped, contents.notes),
             output,
             planned.decisions(),
-            config.byte_size(self.memory or MEMORY, "memory"),
+            memory_of(self.memory, 1),
         )
 
     def _chosen(self, contents: Contents) -> Contents:
@@ -413,7 +412,7 @@ class _Nodes:
         for path, entry in self.sources.items():
             model = models[path]
             if isinstance(model, ArrayModel):
-                target = planned_array(output.location, path, model)
+                target = unpublished(output.location.at(path), model)
                 count += cut(target, _items_per_task(entry, memory)).count
                 size += int(np.prod(entry.shape, dtype=object)) * item_bytes(entry.dtype)
         return Phase("read the files", tasks, count, size, bytes_read=size)

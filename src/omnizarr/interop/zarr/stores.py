@@ -19,12 +19,7 @@ from typing import Any
 from omnizarr import registry
 from omnizarr.errors import InvalidArgument, MissingModule
 from omnizarr.extension import (
-    LocalStore,
-    MemoryStore,
-    Range,
     Store,
-    direct_file_root,
-    file_root,
     paths,
     stores,
 )
@@ -67,7 +62,7 @@ class ZarrTarget:
 
     def remove_empty_directories(self) -> None:
         """Remove directories that hold nothing, where a program replaces all that is there."""
-        root = direct_file_root(self.store)
+        root = stores.direct_file_root(self.store)
         if root is not None and not self.store.read_only:
             _remove_empty(Path(os.fsdecode(root)) / self.path)
 
@@ -146,7 +141,7 @@ def adapt(store: Any) -> Store:
         found = _adapted.get(store)
     except TypeError:  # it cannot be hashed
         return _make(store)
-    root = None if found is None else file_root(found)
+    root = None if found is None else stores.file_root(found)
     was_moved = root is not None and root != Path(getattr(store, "root", root))
     if found is None or found.read_only != store.read_only or was_moved:
         found = _adapted[store] = _make(store)
@@ -158,7 +153,9 @@ def _memory(values: Any, read_only: bool, as_bytes: bool) -> Store:
     key = id(values), read_only, as_bytes
     found = _in_memory.get(key)
     if found is None:
-        found = _in_memory[key] = MemoryStore(BufferMapping(values, as_bytes), read_only=read_only)
+        found = _in_memory[key] = stores.MemoryStore(
+            BufferMapping(values, as_bytes), read_only=read_only
+        )
     return found
 
 
@@ -170,14 +167,14 @@ def _make(store: Any) -> Store:
         kept: Store = registry.load("omnizarr.stores.wrappers:ReadOnlyStore")(inner)
         return kept
     if type(store) is library.module("zarr.storage").LocalStore:
-        return LocalStore(store.root, read_only=store.read_only)
+        return stores.LocalStore(store.root, read_only=store.read_only)
     found: Store = registry.lookup("store_adapter", "zarr-python")(store, read_only=store.read_only)
     return found
 
 
 def to_zarr(store: Store) -> Any:
     """Return the store of zarr-python for one of ours."""
-    root = direct_file_root(store)
+    root = stores.direct_file_root(store)
     if root is not None:
         theirs = library.module("zarr.storage").LocalStore
         return theirs(Path(os.fsdecode(root)), read_only=store.read_only)
@@ -242,7 +239,7 @@ class OmnizarrStore(abc.Store):
         return [None if v is None else prototype.buffer.from_bytes(v) for v in values]
 
     async def exists(self, key: str) -> bool:
-        return await asyncio.to_thread(self.store.get, key, Range(0, 1)) is not None
+        return await asyncio.to_thread(self.store.get, key, stores.Range(0, 1)) is not None
 
     async def set(self, key: str, value: Buffer) -> None:
         self._check_writable()
@@ -296,15 +293,15 @@ def _folder(prefix: str) -> str:
     return prefix.rstrip("/") + "/" if prefix else ""
 
 
-def _range(part: abc.ByteRequest | None) -> Range | None:
+def _range(part: abc.ByteRequest | None) -> stores.Range | None:
     match part:
         case None:
             return None
         case abc.RangeByteRequest(start, end):
-            return Range(start, end - start)
+            return stores.Range(start, end - start)
         case abc.OffsetByteRequest(offset):
-            return Range(offset)
+            return stores.Range(offset)
         case abc.SuffixByteRequest(suffix):
-            return Range(-suffix) if suffix else Range(0, 0)
+            return stores.Range(-suffix) if suffix else stores.Range(0, 0)
         case _:
             raise ValueError(f"Unexpected byte_range, got {part!r}")

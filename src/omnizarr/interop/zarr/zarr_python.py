@@ -24,22 +24,16 @@ from omnizarr.extension import (
     Bytes,
     Closeable,
     Extent,
-    PrefixStore,
-    Range,
     Stage,
     StorageIdentity,
     Store,
     by_name,
-    check_key,
     check_prefix,
-    check_writable,
     erase_prefix,
-    erase_values,
     is_metadata,
     list_prefix,
     redact_urls,
     run_coroutine,
-    storage_identity,
     stores,
 )
 from omnizarr.interop.zarr.stores import OmnizarrStore
@@ -79,7 +73,7 @@ def from_zarr(store: Any, *, read_only: bool = False) -> Store:
     if hasattr(getattr(_innermost(whole), "session", None), "commit"):
         kind = SessionStore
     made = kind(whole, read_only=read_only)
-    return PrefixStore(made, store.path) if is_part and store.path else made
+    return stores.PrefixStore(made, store.path) if is_part and store.path else made
 
 
 def _innermost(store: Any) -> Any:
@@ -101,7 +95,7 @@ def to_zarr(
 def _storage_identity(store: Any, prefix: str) -> StorageIdentity:
     """Return the physical location of the values of a store of zarr-python."""
     if isinstance(store, OmnizarrStore):
-        return storage_identity(store.store, prefix)
+        return stores.storage_identity(store.store, prefix)
     if isinstance(store, zarr_stores.LocalStore):
         return identity.directory(Path(store.root) / prefix)
     if isinstance(store, zarr_stores.MemoryStore):
@@ -150,18 +144,18 @@ class ZarrPythonStore(Closeable):
             raise
         return await work
 
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        return self._run("read", check_key(key), self._get(key, range))
+    def get(self, key: str, range: stores.Range | None = None) -> bytes | None:
+        return self._run("read", stores.check_key(key), self._get(key, range))
 
-    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
-        asked = [(check_key(key), range) for key, range in requests]
+    def get_many(self, requests: Iterable[tuple[str, stores.Range | None]]) -> Values:
+        asked = [(stores.check_key(key), range) for key, range in requests]
         return self._run(
             "read",
             ", ".join(key for key, _ in asked[:3]),
             concurrent_map(asked, self._get, _MAX_CONCURRENT),
         )
 
-    async def _get(self, key: str, range: Range | None) -> bytes | None:
+    async def _get(self, key: str, range: stores.Range | None) -> bytes | None:
         failure = None
         if range is not None and range.length != 0:
             try:
@@ -173,7 +167,7 @@ class ZarrPythonStore(Closeable):
             # Stores differ in what they return for a range beyond the end.
             inside = -range.start if range.start < 0 else range.length or 0
             if part is not None and len(part) >= inside:
-                return Range(0, range.length).of(part.to_bytes())
+                return stores.Range(0, range.length).of(part.to_bytes())
         try:
             found = await self.inner.get(key, buffer_prototype)
         except Exception as e:
@@ -200,8 +194,8 @@ class ZarrPythonStore(Closeable):
         self.set_many([(key, value)])
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
-        check_writable(self)
-        rows = {check_key(key): bytes(memoryview(value)) for key, value in values}
+        stores.check_writable(self)
+        rows = {stores.check_key(key): bytes(memoryview(value)) for key, value in values}
         self._run(
             "write",
             ", ".join([*rows][:3]),
@@ -212,8 +206,8 @@ class ZarrPythonStore(Closeable):
         await self.inner.set(key, buffer_prototype.buffer.from_bytes(value))
 
     def erase(self, key: str) -> None:
-        check_writable(self)
-        self._run_erase(check_key(key), self._erase(key))
+        stores.check_writable(self)
+        self._run_erase(stores.check_key(key), self._erase(key))
 
     async def _erase(self, key: str) -> bool:
         """Erase a key; return False if it exists and the store cannot delete."""
@@ -237,7 +231,7 @@ class ZarrPythonStore(Closeable):
         return hasattr(self.inner, "fs") and any(mark in path for mark in "*?[")
 
     def erase_prefix(self, prefix: str) -> None:
-        check_writable(self)
+        stores.check_writable(self)
         check_prefix(prefix)
         self._run_erase(prefix, self._erase_prefix(prefix))
 
@@ -392,7 +386,7 @@ class SessionStage(Stage):
     def _put(self, old: Extent, new: Extent) -> None:
         for prefix in old.prefixes:
             erase_prefix(self.target, prefix)
-        erase_values(self.target, [*old.metadata, *old.keys])
+        stores.erase_values(self.target, [*old.metadata, *old.keys])
         staged = [key for key in list_prefix(self.store, "") if new.has(key)]
         for key in sorted(staged, key=lambda key: (not is_metadata(key), key.count("/"))):
             self.target.set(key, (Path(self._directory.name) / key).read_bytes())
@@ -470,7 +464,7 @@ def _cannot_be(error: Exception, key: str) -> bool:
     return named or any(refusal in str(error) for refusal in refusals)
 
 
-def _request(range: Range) -> abc.ByteRequest:
+def _request(range: stores.Range) -> abc.ByteRequest:
     if range.start < 0:
         return abc.SuffixByteRequest(-range.start)
     if range.length is None:
