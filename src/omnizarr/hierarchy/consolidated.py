@@ -65,7 +65,7 @@ class ConsolidatedMetadata:
 
     def trust(self) -> None:
         """Do not compare arrays with their own metadata where each takes a slow request."""
-        self.trusted = not stores.has_low_latency(self._store)
+        self.trusted = not stores.traits(self._store).low_latency
 
     def load(self, metadata: Mapping[str, bytes] | None = None) -> bool:
         """Read them (from `metadata`) if a node may have changed; return True if there are any."""

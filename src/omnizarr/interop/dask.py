@@ -36,8 +36,6 @@ from omnizarr.extension import (
     build,
     can_list,
     document_options,
-    has_cheap_requests,
-    is_process_local,
     key_digest,
     location_of,
     model_of,
@@ -48,6 +46,7 @@ from omnizarr.extension import (
     store_array,
     stored_keys,
     stores,
+    traits,
     unique_key,
 )
 
@@ -84,11 +83,11 @@ def token(array: Array) -> tuple[Any, ...]:
     store: Any = array.store
     bound = bound_array(array)
     identity: Any = key_digest(unique_key(store))
-    if is_process_local(store):  # stores with the same values are equal
+    if traits(store).process_local:  # stores with the same values are equal
         identity = type(store), hash(store)
     format = location_of(array).format
     metadata = format.write(array.path, model_of(array))
-    if not has_cheap_requests(store) or not can_list(store):
+    if not traits(store).cheap_requests or not can_list(store):
         return ("omnizarr.Array", identity, array.path, metadata)
     keys = [*format.keys(array.path), *sorted(k for _, k in stored_keys(bound))]
     generations = [(key, store.generation(key)) for key in keys]
@@ -302,7 +301,7 @@ def writes(x: Any, array: Array, start: tuple[int, ...]) -> Writes:
     """Return the tasks that store a Dask array in a stored array, starting at a position."""
     check_known(x)
     name = f"omnizarr-write-{uuid.uuid4().hex}"
-    process = os.getpid() if is_process_local(array.store) else None
+    process = os.getpid() if traits(array.store).process_local else None
     axes = stored_axes(array)
     spans = [list(axis_spans(a, s, b)) for a, s, b in zip(axes, start, x.chunks, strict=True)]
     layer: dict[Any, Any] = {}

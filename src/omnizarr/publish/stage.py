@@ -544,7 +544,8 @@ def stage(store: Store, path: str | None = None, name: str | None = None) -> Sta
         return DirectoryStage(store, path, name)
     if isinstance(store, ExcludesThreads):
         return MemoryStage(store, path, name)
-    inner: Any = store if isinstance(store, Stages) or stores.commits_changes(store) else None
+    commits = isinstance(store, Stages) or stores.traits(store).commits_changes
+    inner: Any = store if commits else None
     while inner is not None:  # a session takes nothing but nodes, also through other stores
         if isinstance(inner, Stages):
             made = inner.stage(path, name)

@@ -31,16 +31,7 @@ from omnizarr.concurrency import key_locks
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem, error_context
 from omnizarr.model import Named
 from omnizarr.model.node import check_members, invalid
-from omnizarr.stores import (
-    Range,
-    Store,
-    check_writable,
-    erase_prefix,
-    has_low_latency,
-    is_process_local,
-    list_prefix,
-    sizes,
-)
+from omnizarr.stores import Range, Store, check_writable, erase_prefix, list_prefix, sizes, traits
 from omnizarr.stores.base import Bytes
 from omnizarr.stores.byte_ranges import (
     ConsistentReader,
@@ -132,7 +123,7 @@ class IndexedShards:
         """Return a mark that changes if a shard may have been replaced; None: it cannot tell."""
         if hasattr(self.store, "snapshot") or hasattr(self.store, "get_many_versioned"):
             return []
-        others = has_low_latency(self.store) and not is_process_local(self.store)
+        others = traits(self.store).low_latency and not traits(self.store).process_local
         return None if others else key_locks.snapshot(self.level, shards)  # other processes may
 
     def _indices(

@@ -3,17 +3,15 @@
 from typing import TYPE_CHECKING
 
 from omnizarr import registry
-from omnizarr.stores.base import Entry, Range, SetsIf, Store, Versioned
+from omnizarr.stores.base import Entry, Range, SetsIf, Store, Versioned, traits
 from omnizarr.stores.identity import check_disjoint, overlap, storage_identity
 from omnizarr.stores.local.store import DirectoryStore, LocalStore, NestedDirectoryStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import (
-    can_erase,
     can_list,
     changing,
     check_key,
     check_writable,
-    commits_changes,
     direct_file_root,
     direct_values,
     erase_prefix,
@@ -22,9 +20,6 @@ from omnizarr.stores.operations import (
     get_existing,
     get_many,
     get_partial_values,
-    has_cheap_requests,
-    has_low_latency,
-    is_process_local,
     list_dir,
     list_entries,
     list_prefix,
