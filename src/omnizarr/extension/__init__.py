@@ -137,7 +137,6 @@ from omnizarr.stores import (
 from omnizarr.stores.base import (
     Bytes,
     Closeable,
-    EnclosesFiles,
     HasSizes,
     LeadsOutside,
     ListsEntries,

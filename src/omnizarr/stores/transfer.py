@@ -26,7 +26,7 @@ from omnizarr.concurrency.pool import in_parallel
 from omnizarr.errors import StoreError
 from omnizarr.stores.base import Entry, Range, Store, traits
 from omnizarr.stores.byte_ranges import ConsistentReader, ValueReplaced
-from omnizarr.stores.local.atomic_files import status_of_files
+from omnizarr.stores.local.atomic_files import _files, status_of_files
 from omnizarr.stores.operations import (
     direct_file_root,
     file_root,
@@ -35,11 +35,6 @@ from omnizarr.stores.operations import (
     sizes,
     snapshot,
 )
-
-try:
-    from omnizarr.stores import _files
-except ImportError:  # no compiler when it was installed, or Windows
-    _files = None  # type: ignore[assignment]
 
 PART = 2**24  # bytes of a large value that are in memory at a time
 STREAMED = 2**26  # bytes; a smaller value is copied as a whole
