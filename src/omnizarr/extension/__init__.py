@@ -113,7 +113,6 @@ from omnizarr.stores import (
     Entry,
     LocalStore,
     MemoryStore,
-    PrefixStore,
     Range,
     Store,
     Versioned,
@@ -140,7 +139,6 @@ from omnizarr.stores.base import (
     HasSizes,
     LeadsOutside,
     ListsEntries,
-    OpensValues,
     OpenValue,
     redact_urls,
     traits,
@@ -152,6 +150,7 @@ from omnizarr.stores.local.atomic_files import PARTIAL, replace_file
 from omnizarr.stores.operations import check_key, check_prefix
 from omnizarr.stores.resolve import is_archive, options_for_two, resolve
 from omnizarr.stores.transfer import ValueCopy, is_quick
+from omnizarr.stores.wrappers import PrefixStore
 
 if TYPE_CHECKING:
     from omnizarr.extension.arrays import *

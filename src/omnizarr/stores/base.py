@@ -146,13 +146,6 @@ class OpenValue(Protocol):
 
 
 @runtime_checkable
-class OpensValues(Protocol):
-    """Can keep a value open, to read it in parts."""
-
-    def open_value(self, key: str) -> OpenValue | None: ...
-
-
-@runtime_checkable
 class Versioned(Protocol):
     """Can tell one value of a key from another without fetching it.
 

@@ -189,8 +189,10 @@ class LocalStore(ListedStore):
         return path
 
     def _folder(self, prefix: str) -> str:
+        if not prefix:
+            return str(self.root)
         check_prefix(prefix)
-        return self._path(prefix[:-1]) if prefix else str(self.root)
+        return self._path(prefix[:-1])
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         if range is None and _read_whole is not None and self.enclosure is None:
