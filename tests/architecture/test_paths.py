@@ -49,10 +49,10 @@ def _calls(folder: Path) -> dict[str, Callable[[int], object]]:
 LIMITS = {
     "read": ((7, 6), (7, 6)),
     "open": ((18, 13), (20, 10)),
-    "partial write": ((62, 21), (30, 10)),
-    "create": ((58, 25), (60, 15)),
-    "create with data": ((241, 41), (150, 25)),
-    "copy": ((187, 31), (120, 20)),
+    "partial write": ((59, 21), (30, 10)),
+    "create": ((57, 25), (60, 15)),
+    "create with data": ((229, 41), (150, 25)),
+    "copy": ((172, 29), (120, 20)),
 }
 
 

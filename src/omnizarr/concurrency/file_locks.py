@@ -221,7 +221,7 @@ def _enter(
             raise Taken(text) from None
         except OSError as e:
             file.close()
-            if e.errno in _PASSING:
+            if e.errno in _PASSING or not raised_by_system(e):
                 raise
             warn(
                 f"{os.path.dirname(path)!r} has no locks between processes ({e.strerror or e});"

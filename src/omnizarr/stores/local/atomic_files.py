@@ -156,11 +156,6 @@ def status_of_files(folder: str, names: list[str]) -> Sequence[tuple[int, int] |
     return _files.status_many(folder or ".", names)
 
 
-def replace_files(pairs: list[tuple[str, Bytes]]) -> int:
-    """Store several files; return how many, up to the first that needs `replace_file`."""
-    return 0 if _files is None else _files.replace_many(pairs)
-
-
 def read_file(
     path: str, part: Range | None, flags: int
 ) -> tuple[bytes, os.stat_result, os.stat_result]:

@@ -293,7 +293,8 @@ class LocalStore(ListedStore):
         left = [*values]
         pairs = [(self._path(key), value) for key, value in left]
         while left:
-            done = 0 if config.get().durability == "fsync" else atomic_files.replace_files(pairs)
+            quick = _files is not None and config.get().durability != "fsync"
+            done = _files.replace_many(pairs) if quick else 0  # up to one that takes `set`
             if done < len(left):
                 self.set(*left[done])  # this raises, makes folders, or waits for the disk
             left, pairs = left[done + 1 :], pairs[done + 1 :]
