@@ -186,7 +186,7 @@ def _number(thing: object) -> int:
     if number is None:
         number = next(_count)
         with suppress(TypeError):  # it has no weak references, so it gets another number next time
-            finalize(thing, _numbers.pop, key).atexit = False
+            finalize(thing, _numbers.pop, key, None).atexit = False
             _numbers[key] = number
     return number
 
