@@ -12,7 +12,8 @@ import zarr
 
 import omnizarr as oz
 from omnizarr import stores
-from omnizarr.stores import LocalStore, MemoryStore, ZipStore
+from omnizarr.storage import ZipStore
+from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore

@@ -31,6 +31,7 @@ raises in that case. Facts are attributes, so that programs need not parse messa
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import warnings
@@ -363,6 +364,15 @@ def raised_by_system(error: OSError) -> bool:
     A ``TimeoutError`` of a handler is not the store's; its ``FileNotFoundError`` proves nothing.
     """
     return error.errno is not None and not isinstance(error, OmnizarrError)
+
+
+def descriptor_shortage() -> str:
+    """Return the system's message if no file can be opened now, since libraries hide it, or ""."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as e:
+        return e.strerror or str(e)
+    return ""
 
 
 class OmnizarrWarning(UserWarning):

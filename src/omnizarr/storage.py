@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from omnizarr import registry
 from omnizarr.hierarchy.lookup import StorePath
-from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, Store, ZipStore
+from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, Store
+from omnizarr.stores.zip import ZipStore
 
 if TYPE_CHECKING:
     from omnizarr.stores.fsspec import FsspecStore as FsspecStore

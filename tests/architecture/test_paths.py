@@ -49,10 +49,10 @@ def _calls(folder: Path) -> dict[str, Callable[[int], object]]:
 LIMITS = {
     "read": ((7, 6), (7, 6)),
     "open": ((18, 13), (20, 10)),
-    "partial write": ((56, 20), (30, 10)),
+    "partial write": ((53, 20), (30, 10)),
     "create": ((57, 25), (60, 15)),
-    "create with data": ((203, 40), (150, 25)),
-    "copy": ((176, 28), (120, 20)),
+    "create with data": ((199, 40), (150, 25)),
+    "copy": ((172, 28), (120, 20)),
 }
 
 

@@ -25,7 +25,8 @@ from omnizarr.bulk import copy as module
 from omnizarr.bulk import journal
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
 from omnizarr.publish.stage import JOURNAL, MARKER, Kind, Mark, marker
-from omnizarr.stores import LocalStore, MemoryStore, Store, WrapperStore, _files, transfer
+from omnizarr.storage import WrapperStore
+from omnizarr.stores import LocalStore, MemoryStore, Store, _files, transfer
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.object.store import ObjectStore
 from tests.servers.fixtures import Cloud

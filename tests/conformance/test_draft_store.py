@@ -18,7 +18,7 @@ import zarr
 
 import omnizarr
 import omnizarr as oz
-from omnizarr import stores
+from omnizarr import storage, stores
 from omnizarr.errors import InvalidArgument
 from omnizarr.interop.zarr.zarr_python import from_zarr
 from omnizarr.storage import LocalStore
@@ -99,10 +99,10 @@ STORES: dict[str, Callable[[Path], Any]] = {
     "get set erase list_dir": lambda path: FolderStore(),
     "only partial forms": lambda path: ListablePartial(),
     "nested": lambda path: stores.NestedDirectoryStore(path),
-    "zip": lambda path: stores.ZipStore(path / "x.zip", mode="a"),
+    "zip": lambda path: storage.ZipStore(path / "x.zip", mode="a"),
     "sqlite": lambda path: SQLiteStore(path / "x.sqlite"),
     "lmdb": lambda path: LMDBStore(path / "x.lmdb"),
-    "prefix": lambda path: stores.PrefixStore(oz.storage.MemoryStore({"other/k": b"1"}), "p"),
+    "prefix": lambda path: storage.PrefixStore(oz.storage.MemoryStore({"other/k": b"1"}), "p"),
     "zarr-python": lambda path: from_zarr(zarr.storage.MemoryStore()),
 }
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import stores
+from omnizarr import storage, stores
 from omnizarr.stores import Store
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
@@ -101,7 +101,7 @@ def test_a_zipped_directory_is_a_store_and_an_unzipped_store_a_directory(
 MAKE: dict[str, Callable[[Path, str], Any]] = {
     "key-value": lambda path, url: KeyValueStore(),
     "directory": lambda path, url: oz.storage.LocalStore(path / "d"),
-    "zip": lambda path, url: stores.ZipStore(path / "x.zip", mode="a"),
+    "zip": lambda path, url: storage.ZipStore(path / "x.zip", mode="a"),
     "sqlite": lambda path, url: SQLiteStore(path / "x.sqlite"),
     "lmdb": lambda path, url: LMDBStore(path / "x.lmdb"),
     "redis": lambda path, url: RedisStore(url, prefix=str(path)),

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import registry, stores
+from omnizarr import registry, storage
 from omnizarr.chunk_grids import Grid, RegularAxis
 from omnizarr.data_types import DataType
 from tests.conformance.register import NAMES
@@ -256,8 +256,8 @@ def halves(named: Any, shape: tuple[int, ...]) -> Grid:
 
 @pytest.mark.shows("V3-55", "V3-88", "ZEP-16")
 def test_users_can_add_extensions_at_all_five_points(own_registry: None) -> None:
-    def below(store: Any, prefix: str, named: Any, *_: Any) -> stores.PrefixStore:
-        return stores.PrefixStore(store, named.configuration["folder"])
+    def below(store: Any, prefix: str, named: Any, *_: Any) -> storage.PrefixStore:
+        return storage.PrefixStore(store, named.configuration["folder"])
 
     oz.register("codec", "test.own", NoBase)
     oz.register("data_type", "test.tenths", tenths)

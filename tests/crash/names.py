@@ -26,7 +26,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import omnizarr as oz
 from omnizarr.model import paths
-from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ZipStore
+from omnizarr.storage import PrefixStore, ZipStore
+from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore

@@ -13,7 +13,8 @@ from typing import Any
 
 import fsspec
 
-from omnizarr.stores import ZipStore, list_prefix
+from omnizarr.storage import ZipStore
+from omnizarr.stores import list_prefix
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.local.atomic_files import OURS

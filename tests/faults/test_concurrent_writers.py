@@ -11,7 +11,8 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.engine import reference
-from omnizarr.stores import ZipStore, get_many
+from omnizarr.storage import ZipStore
+from omnizarr.stores import get_many
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore

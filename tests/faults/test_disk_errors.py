@@ -27,7 +27,7 @@ from omnizarr import ome
 data = np.random.default_rng(0).integers(1, 2**30, (128, 128), dtype="i4")
 def store_of(kind):
     if kind == "zip":
-        from omnizarr.stores import ZipStore
+        from omnizarr.storage import ZipStore
         return ZipStore(location + "/x.zip", mode="a")
     if kind == "sqlite":
         from omnizarr.stores.sqlite import SQLiteStore

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import stores
+from omnizarr import storage, stores
 from omnizarr.bulk import journal
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.build import build, make_array
@@ -24,14 +24,15 @@ from omnizarr.hierarchy.location import Location
 from omnizarr.jobs import Progress
 from omnizarr.publish.publication import all_stages
 from omnizarr.publish.stage import FOLDER, MARKER, Mark, begin_writing, end_writing, marker, stage
-from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
+from omnizarr.storage import PrefixStore, ReadOnlyStore
+from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.testing import FaultyStore
 
 VALUES = np.arange(60, dtype="i4").reshape(6, 10)
 STORES: dict[str, Callable[[Path], Any]] = {
     "directory": lambda path: LocalStore(path / "x.zarr"),
     "memory": lambda path: MemoryStore(),
-    "zip": lambda path: stores.ZipStore(path / "x.zip", mode="a"),
+    "zip": lambda path: storage.ZipStore(path / "x.zip", mode="a"),
     "sqlite": lambda path: stores.resolve(f"sqlite://{path}/x.db"),
     "prefix": lambda path: PrefixStore(LocalStore(path), "x.zarr"),
     "fsspec": lambda path: stores.resolve(f"local://{path}/x.zarr"),

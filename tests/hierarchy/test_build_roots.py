@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.stores import ZipStore
+from omnizarr.storage import ZipStore
 from omnizarr.testing import FaultyStore
 
 FORMATS = (1, 2, "3-draft", 3)

@@ -21,7 +21,8 @@ from omnizarr.errors import (
     ReadOnly,
     StoreError,
 )
-from omnizarr.stores import PrefixStore, ReadOnlyStore, Store
+from omnizarr.storage import PrefixStore, ReadOnlyStore
+from omnizarr.stores import Store
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.sqlite import SQLiteStore
 

@@ -25,7 +25,8 @@ import omnizarr.xarray as ozx
 from omnizarr.chunk_grids import RegularAxis
 from omnizarr.interop.dask import axis_spans
 from omnizarr.interop.zarr.zarr_python import from_zarr, to_zarr
-from omnizarr.stores import MemoryStore, PrefixStore, resolve
+from omnizarr.storage import PrefixStore
+from omnizarr.stores import MemoryStore, resolve
 from omnizarr.testing import RecordingStore
 
 VALUES = np.arange(37 * 23).reshape(37, 23)

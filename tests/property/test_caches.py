@@ -19,7 +19,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr import stores
+from omnizarr import storage, stores
 from omnizarr._json import freeze
 from omnizarr.concurrency.cache import clear_all, typed_key
 from omnizarr.data_types import value_key
@@ -290,10 +290,10 @@ def stores_of(folder: Path) -> list[tuple[str, Callable[[], Any]]]:
         ("folder", lambda: LocalStore(folder / "a")),
         ("folder b", lambda: LocalStore(folder / "b")),
         ("nested", lambda: stores.NestedDirectoryStore(folder / "a")),
-        ("inside", lambda: stores.PrefixStore(LocalStore(folder / "a"), "p")),
-        ("archive", lambda: stores.ZipStore(folder / "a.zip")),
-        ("in a store", lambda: stores.ZipStore.inside(LocalStore(folder / "a"), "x.zip")),
-        ("in another", lambda: stores.ZipStore.inside(LocalStore(folder / "b"), "x.zip")),
+        ("inside", lambda: storage.PrefixStore(LocalStore(folder / "a"), "p")),
+        ("archive", lambda: storage.ZipStore(folder / "a.zip")),
+        ("in a store", lambda: storage.ZipStore.inside(LocalStore(folder / "a"), "x.zip")),
+        ("in another", lambda: storage.ZipStore.inside(LocalStore(folder / "b"), "x.zip")),
         ("sqlite", lambda: stores.resolve(f"sqlite://{folder}/a.db")),
         ("sqlite b", lambda: stores.resolve(f"sqlite://{folder}/b.db")),
         ("web", lambda: stores.resolve(web)),
@@ -317,8 +317,8 @@ def in_memory() -> list[Any]:
     return [
         MemoryStore(),
         MemoryStore({}),
-        stores.PrefixStore(MemoryStore(values), "a"),
-        stores.ReadOnlyStore(MemoryStore(values)),
+        storage.PrefixStore(MemoryStore(values), "a"),
+        storage.ReadOnlyStore(MemoryStore(values)),
         from_zarr(to_zarr(MemoryStore())),
         DeferredMetadataStore(LocalStore("a"), lambda key: True, "hidden"),
         RecordingStore(LocalStore("a")),

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import stores
+from omnizarr import storage, stores
 from omnizarr.bulk import journal
 from omnizarr.jobs import Progress
 from omnizarr.model.paths import is_ours
@@ -35,7 +35,7 @@ def test_arrays_without_a_parent_group_are_not_overwritten(
     source = oz.create_group({})
     source.create_array("a", data=VALUES * 2)
     for name in ("a", "b"):
-        oz.create_array(stores.PrefixStore(store, name), data=VALUES, chunks=(4, 4))
+        oz.create_array(storage.PrefixStore(store, name), data=VALUES, chunks=(4, 4))
     for write in (
         lambda: oz.convert(source.store, store, overwrite=overwrite),
         lambda: oz.ome.write(store, np.zeros((4, 4)), overwrite=overwrite),
@@ -43,7 +43,7 @@ def test_arrays_without_a_parent_group_are_not_overwritten(
         with pytest.raises(oz.NodeExists, match="others are below"):
             write()
     for name in ("a", "b"):
-        found = oz.open(stores.PrefixStore(store, name))
+        found = oz.open(storage.PrefixStore(store, name))
         np.testing.assert_array_equal(found[...], VALUES)
 
 
@@ -79,7 +79,7 @@ def test_a_copy_to_a_failing_store_is_complete_or_absent(operation: str, number:
 
     oz.create_group(inner)
     with suppress(oz.StoreError):
-        oz.copy(source["g"], stores.PrefixStore(FaultyStore(inner, fault), "g"))
+        oz.copy(source["g"], storage.PrefixStore(FaultyStore(inner, fault), "g"))
     for _, array in oz.open(inner).members(None):
         if isinstance(array, oz.Array):
             np.testing.assert_array_equal(array[...], VALUES)

@@ -73,7 +73,7 @@ PROGRAMS = {
         atexit.register(lambda: asyncio.run(later()))
     """,
     "open stores and a writer that was not closed": """
-        from omnizarr.stores import ZipStore
+        from omnizarr.storage import ZipStore
         from omnizarr.stores.sqlite import SQLiteStore
         stores = [ZipStore(location + ".zip", mode="a"), SQLiteStore(location + ".sqlite")]
         arrays = [oz.create_array(store, data=array[...], overwrite=True) for store in stores]

@@ -17,8 +17,8 @@ import omnizarr as oz
 from omnizarr import stores
 from omnizarr.concurrency.retry import Retry
 from omnizarr.errors import ReadOnly, StoreError
-from omnizarr.storage import MemoryStore
-from omnizarr.stores import PrefixStore, Range, Versioned, resolve
+from omnizarr.storage import MemoryStore, PrefixStore
+from omnizarr.stores import Range, Versioned, resolve
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.wrappers import CacheStore
 from omnizarr.testing import run_in_fork

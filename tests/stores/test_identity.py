@@ -10,7 +10,7 @@ import fsspec
 import pytest
 import zarr.storage
 
-from omnizarr import stores
+from omnizarr import storage, stores
 from omnizarr.interop.zarr.zarr_python import from_zarr, to_zarr
 from omnizarr.stores import LocalStore, MemoryStore, Store, overlap, storage_identity
 from omnizarr.stores.fsspec import FsspecStore
@@ -35,10 +35,10 @@ def ways(directory: Path) -> dict[str, Any]:
         "dots": LocalStore(f"{directory}/../{directory.name}"),
         "url": stores.resolve(directory.as_uri()),
         "nested": stores.NestedDirectoryStore(directory),
-        "read-only": stores.ReadOnlyStore(LocalStore(directory)),
-        "prefix": stores.PrefixStore(LocalStore(directory.parent), directory.name),
-        "recorded": RecordingStore(stores.ReadOnlyStore(LocalStore(link))),
-        "cached": stores.CacheStore(LocalStore(directory)),
+        "read-only": storage.ReadOnlyStore(LocalStore(directory)),
+        "prefix": storage.PrefixStore(LocalStore(directory.parent), directory.name),
+        "recorded": RecordingStore(storage.ReadOnlyStore(LocalStore(link))),
+        "cached": storage.CacheStore(LocalStore(directory)),
         "fsspec": FsspecStore(files, path=str(directory)),
         "fsspec dir": FsspecStore(inside, path=directory.name),
         "zarr-python": from_zarr(zarr.storage.LocalStore(directory)),
@@ -74,22 +74,22 @@ def test_a_store_overlaps_those_inside_it_but_not_its_siblings(tmp_path: Path) -
     outer = storage_identity(LocalStore(tmp_path / "a"))
     for inner in (
         LocalStore(tmp_path / "a" / "not" / "there"),
-        stores.PrefixStore(LocalStore(tmp_path), "a/b"),
-        stores.ZipStore(tmp_path / "a" / "x.zip"),
+        storage.PrefixStore(LocalStore(tmp_path), "a/b"),
+        storage.ZipStore(tmp_path / "a" / "x.zip"),
         stores.resolve(f"sqlite://{tmp_path}/a/x.db"),
     ):
         assert overlap(outer, storage_identity(inner)), inner
         assert overlap(storage_identity(inner), outer), inner
-    for other in (LocalStore(tmp_path / "ab"), stores.ZipStore(tmp_path / "a.zip"), MemoryStore()):
+    for other in (LocalStore(tmp_path / "ab"), storage.ZipStore(tmp_path / "a.zip"), MemoryStore()):
         assert not overlap(outer, storage_identity(other)), other
 
 
 def test_memory_stores_are_distinguished_by_their_dictionary() -> None:
     values: dict[str, bytes] = {}
-    assert same_storage(MemoryStore(values), stores.ReadOnlyStore(MemoryStore(values)))
+    assert same_storage(MemoryStore(values), storage.ReadOnlyStore(MemoryStore(values)))
     assert not same_storage(MemoryStore(), MemoryStore())
     inner = MemoryStore(values)
-    assert not same_storage(stores.PrefixStore(inner, "a"), stores.PrefixStore(inner, "b"))
+    assert not same_storage(storage.PrefixStore(inner, "a"), storage.PrefixStore(inner, "b"))
     shared = zarr.storage.MemoryStore(store_dict={})
     assert same_storage(from_zarr(shared), from_zarr(shared))
 
@@ -115,5 +115,5 @@ def test_buckets_are_distinguished_by_endpoint_bucket_and_prefix() -> None:
 
 def test_a_store_without_an_identity_differs_from_all_others() -> None:
     store = KeyValueStore()
-    assert same_storage(store, stores.ReadOnlyStore(store))
+    assert same_storage(store, storage.ReadOnlyStore(store))
     assert not same_storage(store, KeyValueStore())

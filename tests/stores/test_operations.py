@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.errors import StoreError
-from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, Range, resolve
+from omnizarr.storage import PrefixStore
+from omnizarr.stores import LocalStore, MemoryStore, Range, resolve
 from omnizarr.stores.byte_ranges import ConsistentReader, Speed, ValueReplaced
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.local import store as local

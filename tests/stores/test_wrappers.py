@@ -211,7 +211,7 @@ def test_a_disk_cache_is_shared_by_stores_of_one_location(
     """A10: what tells a store must not change from one process to the next."""
     LocalStore(tmp_path / "data").set("k", b"1")
     code = (
-        "import sys; from omnizarr.stores import CacheStore, LocalStore;"
+        "import sys; from omnizarr.storage import CacheStore, LocalStore;"
         "store = CacheStore(LocalStore(sys.argv[1]), LocalStore(sys.argv[2]), validate=False);"
         "print(store.get('k'))"
     )

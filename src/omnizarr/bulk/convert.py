@@ -38,6 +38,7 @@ from omnizarr.extension import (
     GroupModel,
     Location,
     Node,
+    PrefixStore,
     Publication,
     Store,
     by_name,
@@ -163,7 +164,7 @@ class Convert(ConvertOptions, Job[ConvertReport]):
                 f"zarr {location.format.name} keeps metadata and chunks apart, so"
                 f" {paths.show(path)} cannot be converted alone; convert the whole hierarchy"
             )
-        return stores.PrefixStore(store, path, read_only=True)
+        return PrefixStore(store, path, read_only=True)
 
     def _check_arguments(self) -> None:
         if self.in_place != (self.destination is None):

@@ -274,7 +274,7 @@ class _Run(Generic[O]):
         output = self.plan.output
         if output is None:
             return self._read(resume or self.part is not None)
-        here = next(filter(stores.is_process_local, output.stores), None)
+        here = next((s for s in output.stores if stores.traits(s).process_local), None)
         if hasattr(output.store, "compact"):  # a ZIP file has one writer
             here = output.store
         if here is not None and not runs_in_process(self.on):

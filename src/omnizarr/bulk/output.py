@@ -211,7 +211,7 @@ class HierarchyOutput(Output):
             if found is None:
                 publication.clear_abandoned(store, location.path)
             # Nothing that is staged in memory survives an error.
-            kept = None if stores.is_process_local(store) else mark
+            kept = None if stores.traits(store).process_local else mark
             state: Begun = "new" if found is None else "resumed"
             return state, begin_stage(location, old, True, kept, found)
         if found is not None:  # the node that was to be replaced is gone
@@ -497,7 +497,7 @@ class CopyOutput(Output):
         publication.clear_abandoned(self.store, self.path)
         staged = stage(self.store, self.path)
         staged.check(self._extent)
-        if stores.is_process_local(self.store):  # where another call would not find it
+        if stores.traits(self.store).process_local:  # where another call would not find it
             self._staged = Publication.staged(staged)
         else:
             mark = publication.new_mark(self.operation, self.digest, Kind.COPY)

@@ -17,6 +17,7 @@ from omnizarr.extension import (
     GroupModel,
     Location,
     Node,
+    PrefixStore,
     Probe,
     Store,
     check_whole,
@@ -77,7 +78,7 @@ def source_keys(store: Store, path: str, listed: bool) -> Iterator[stores.Entry]
                 yield entry._replace(key=entry.key[skip:]) if skip else entry
             elif entry.key.endswith(f"/{PLAN}") and f"/{FOLDER}/" in f"/{entry.key}":
                 inner = entry.key.partition(FOLDER)[0]
-                check_whole(stores.PrefixStore(store, inner[:-1]) if inner else store, "")
+                check_whole(PrefixStore(store, inner[:-1]) if inner else store, "")
         return
     for key, _ in _possible_keys(store, path):
         yield stores.Entry(key[skip:])

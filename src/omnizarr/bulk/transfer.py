@@ -322,9 +322,8 @@ def transfer_tasks(
     """
     several = [*transfers]  # all between the same two stores
     every = ((each, coords, size) for each in several for coords, size in each.units())
-    near = all(
-        stores.has_cheap_requests(each.store) for t in several[:1] for each in (t.source, t.target)
-    )
+    ends = [each.store for t in several[:1] for each in (t.source, t.target)]
+    near = all(stores.traits(store).cheap_requests for store in ends)
     limit = min(memory, LOCAL_BATCH if near else REMOTE_BATCH)
     for units in in_batches(every, lambda unit: unit[0].memory(*unit[1:]), limit):
         parts: dict[int, tuple[Transfer, list[Coords]]] = {}

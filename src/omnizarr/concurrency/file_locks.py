@@ -16,6 +16,7 @@ import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from omnizarr.concurrency.fork import on_fork
@@ -55,12 +56,21 @@ class _File:
 
     __slots__ = ("descriptor", "identity", "made")
 
-    def __init__(self, path: str, made: Iterable[str] = ()) -> None:
-        self.made = made  # the directories that were made for it, the innermost first
-        self.descriptor = os.open(path, _FLAGS, 0o666)
+    def __init__(self, path: str) -> None:
+        self.made: list[str] = []  # the directories that were made for it, the innermost first
+        try:
+            self.descriptor = os.open(path, _FLAGS, 0o666)
+        except FileNotFoundError:
+            make = partial(self._open_in_new_folder, path)
+            self.descriptor = REMOVED_DIRECTORY.call(make, FileNotFoundError)
         _open_files.add(self)
         found = os.fstat(self.descriptor)
         self.identity = found.st_ino, found.st_dev
+
+    def _open_in_new_folder(self, path: str) -> int:
+        self.made = [str(folder) for folder in Path(path).parents if not folder.exists()]
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(path, _FLAGS, 0o666)
 
     def is_at(self, path: str) -> bool:
         """Return True if this is still the file at its path."""
@@ -199,7 +209,7 @@ def _enter(
         return None
     kind = fcntl.F_RDLCK if shared else fcntl.F_WRLCK
     while True:
-        file = _open(path)
+        file = _File(path)
         try:
             for start, length in ranges:
                 _lock(file.descriptor, kind, start, length, wait=wait)
@@ -211,7 +221,7 @@ def _enter(
             raise Taken(text) from None
         except OSError as e:
             file.close()
-            if e.errno in _PASSING:
+            if e.errno in _PASSING or not raised_by_system(e):
                 raise
             warn(
                 f"{os.path.dirname(path)!r} has no locks between processes ({e.strerror or e});"
@@ -222,20 +232,6 @@ def _enter(
             file.close()
             raise
         file.close()
-
-
-def _open(path: str) -> _File:
-    try:
-        return _File(path)
-    except FileNotFoundError:
-        pass
-
-    def make() -> _File:
-        made = [str(folder) for folder in Path(path).parents if not folder.exists()]
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        return _File(path, made)
-
-    return REMOVED_DIRECTORY.call(make, FileNotFoundError)
 
 
 def _leave(path: str, file: _File) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from omnizarr.concurrency.fork import on_fork
@@ -30,22 +31,6 @@ SLOTS = 4096  # locks of a level at most; keys that share one wait for each othe
 OUT_OF_ORDER_WAIT = 10.0  # seconds
 
 
-class _Lock:
-    """A re-entrant lock that counts how often it was taken."""
-
-    __slots__ = ("count", "lock")
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.count = 0
-
-    def release(self) -> None:
-        try:
-            self.lock.release()
-        except RuntimeError:  # an interrupt came before it was taken
-            return
-
-
 class _Held(threading.local):
     """The levels, stores and keys that this thread is changing."""
 
@@ -53,7 +38,7 @@ class _Held(threading.local):
         self.claims: list[tuple[int, Any, set[str]]] = []
 
 
-_locks: dict[tuple[int, int], _Lock] = {}  # by level and slot, made when they are first needed
+_locks: dict[tuple[int, int], threading.RLock] = {}  # by level and slot, made when needed
 _held = _Held()
 
 
@@ -67,7 +52,7 @@ class locked:
 
     def __init__(self, level: int, keys: Iterable[str], store: Any = None) -> None:
         self._claim = level, store, set(keys)
-        self._taken: list[_Lock] = []
+        self._taken: list[threading.RLock] = []
 
     def __enter__(self) -> None:
         level, store, wanted = self._claim
@@ -81,20 +66,20 @@ class locked:
         try:
             for one in _find(level, wanted):
                 self._taken.append(one)  # before it is taken: an interrupt may come right after
-                if not one.lock.acquire(timeout=-1 if in_order else OUT_OF_ORDER_WAIT):
+                if not one.acquire(timeout=-1 if in_order else OUT_OF_ORDER_WAIT):
                     raise StoreError(
                         f"cannot change {min(wanted)!r}: another thread is changing it for more"
                         f" than {OUT_OF_ORDER_WAIT:g} s, and this one is in the middle of another"
                         " change; a finaliser or signal handler should leave that to another thread"
                     )
-                one.count += 1
         except BaseException:
             self.__exit__()
             raise
 
     def __exit__(self, *error: object) -> None:
         for one in reversed(self._taken):
-            one.release()
+            with suppress(RuntimeError):  # an interrupt came before it was taken
+                one.release()
         self._claims[:] = [c for c in self._claims if c is not self._claim]
 
 
@@ -103,17 +88,18 @@ def holds_below(level: int) -> bool:
     return any(other < level for other, _, _ in _held.claims)
 
 
-def snapshot(level: int, keys: Iterable[str]) -> list[int] | None:
-    """Return counts that change when a thread locks one of the keys; None while another does."""
-    counts: list[int] = []
+def is_free(level: int, keys: Iterable[str]) -> bool:
+    """Return True if no other thread holds a lock of one of the keys."""
     for one in _find(level, set(keys)):
+        taken = False
         try:
-            if not one.lock.acquire(blocking=False):
-                return None
-            counts.append(one.count)
+            taken = one.acquire(blocking=False)
         finally:
-            one.release()
-    return counts
+            with suppress(RuntimeError):  # it was not taken
+                one.release()
+        if not taken:
+            return False
+    return True
 
 
 def refuse_reentry(key: str, where: Any) -> None:
@@ -124,10 +110,12 @@ def refuse_reentry(key: str, where: Any) -> None:
     )
 
 
-def _find(level: int, keys: set[str]) -> list[_Lock]:
+def _find(level: int, keys: set[str]) -> list[threading.RLock]:
     """Return the locks of keys, in the order in which they are to be taken."""
     slots = sorted({hash(key) % SLOTS for key in keys})
-    return [_locks.get((level, n)) or _locks.setdefault((level, n), _Lock()) for n in slots]
+    return [
+        _locks.get((level, n)) or _locks.setdefault((level, n), threading.RLock()) for n in slots
+    ]
 
 
 def _reset() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import itertools
 import math
-import os
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -165,12 +164,3 @@ def retry_on_emfile(call: Callable[..., T], *args: Any) -> T:
         if e.errno not in EMFILE:
             raise
     return NO_DESCRIPTORS.call(lambda: call(*args), OSError, lambda e: e.errno in EMFILE)
-
-
-def descriptor_shortage() -> str:
-    """Return the system's message if no file can be opened now, since libraries hide it, or ""."""
-    try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
-    except OSError as e:
-        return e.strerror or str(e)
-    return ""

@@ -34,7 +34,7 @@ from omnizarr.errors import (
 from omnizarr.formats.codec_names import stored_order
 from omnizarr.model import ArrayModel, Named, paths
 from omnizarr.storage_transformers import transform
-from omnizarr.stores import Store, changing, has_low_latency
+from omnizarr.stores import Store, changing, traits
 from omnizarr.stores.base import ChangesIf
 from omnizarr.stores.identity import unique_key
 
@@ -97,7 +97,7 @@ class BoundArray:
         store = self.store
         if self.chunk_store is not store or (self.watch or self.stored_watch) is None:
             return False
-        return isinstance(store, ChangesIf) and has_low_latency(store)
+        return isinstance(store, ChangesIf) and traits(store).low_latency
 
     @contextmanager
     def publishing(self) -> Iterator[None]:

@@ -33,7 +33,7 @@ from omnizarr.data_types import own_type
 from omnizarr.engine.binding import BoundArray
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, PointPlan, ProductPlan, Run
-from omnizarr.stores import direct_file_root, direct_values, get_many, has_low_latency
+from omnizarr.stores import direct_file_root, direct_values, get_many, traits
 
 try:
     from omnizarr.engine import _kernel
@@ -361,7 +361,7 @@ def _make_layout(array: BoundArray, keep_empty: bool) -> Layout | None:
     encoding, grid = array.encoding, array.grid
     style = _STYLES.get(type(encoding))
     in_memory = direct_values(array.store) is not None
-    fetched = not has_low_latency(array.store) and hasattr(array.store, "get_many")
+    fetched = not traits(array.store).low_latency and hasattr(array.store, "get_many")
     known_store = in_memory or fetched or direct_file_root(array.store) is not None
     plain = not array.model.storage_transformers and not array.skipped
     if style is None or not known_store or not plain or grid.regular is None:

@@ -24,18 +24,16 @@ from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.stores import (
     Store,
-    can_erase,
     direct_file_root,
     direct_values,
     erase_values,
     file_root,
     get_many,
-    has_low_latency,
     set_many,
     supports_compare_and_set,
+    traits,
     update_value,
 )
-from omnizarr.stores.base import traits
 from omnizarr.stores.byte_ranges import LARGEST, prefers_whole, read_consistently
 from omnizarr.stores.operations import conditionally, waits_for
 
@@ -181,7 +179,7 @@ def _read_consistently(
     As long as the index is the same, the bytes that it names are one value or the next of each
     inner chunk. Stores with a high latency are not asked again: they tell the version of a part.
     """
-    store, low_latency = array.chunk_store, has_low_latency(array.chunk_store)
+    store, low_latency = array.chunk_store, traits(array.chunk_store).low_latency
     in_memory = low_latency and direct_values(store) is not None
     if pipeline.sharded is None or in_memory:  # one value
         [data] = yield [(key, None)]
@@ -489,7 +487,7 @@ def _not_erased(
     array: BoundArray, pipeline: CodecPipeline, coords: Coords, data: Buffer | None
 ) -> Buffer | None:
     """Return the bytes to store: fill values for a chunk that the store cannot erase."""
-    if data is not None or can_erase(array.store):
+    if data is not None or traits(array.store).erases:
         return data
     missing = array.chunk_store.get(array.key(coords)) is None
     return None if missing else _encoded_fill(pipeline)

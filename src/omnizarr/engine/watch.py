@@ -112,7 +112,7 @@ class ArrayWatch:
         The caller holds the locks of the chunks that it asks for. Raises NodeChanged if the array
         was made smaller.
         """
-        idle = key_locks.snapshot(key_locks.SHAPE, self._keys) is not None and self._is_unlocked()
+        idle = key_locks.is_free(key_locks.SHAPE, self._keys) and self._is_unlocked()
         stored = self.confirm()  # afterwards: who changes it holds the lock until it is stored
         self._check_shape()
         return idle and stored.shape == self._model.shape

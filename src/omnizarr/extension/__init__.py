@@ -111,7 +111,6 @@ from omnizarr.stores import (
     Entry,
     LocalStore,
     MemoryStore,
-    PrefixStore,
     Range,
     Store,
     Versioned,
@@ -122,8 +121,6 @@ from omnizarr.stores import (
     file_root,
     get_existing,
     get_many,
-    has_cheap_requests,
-    has_low_latency,
     leases,
     list_dir,
     list_prefix,
@@ -133,11 +130,9 @@ from omnizarr.stores import (
 from omnizarr.stores.base import (
     Bytes,
     Closeable,
-    EnclosesFiles,
     HasSizes,
     LeadsOutside,
     ListsEntries,
-    OpensValues,
     OpenValue,
     redact_urls,
     traits,
@@ -149,6 +144,7 @@ from omnizarr.stores.local.atomic_files import PARTIAL, replace_file
 from omnizarr.stores.operations import check_key, check_prefix
 from omnizarr.stores.resolve import is_archive, options_for_two, resolve
 from omnizarr.stores.transfer import ValueCopy, is_quick
+from omnizarr.stores.wrappers import PrefixStore
 
 if TYPE_CHECKING:
     from omnizarr.extension.arrays import *

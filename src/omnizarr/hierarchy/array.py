@@ -37,7 +37,7 @@ from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, S, Selecta
 from omnizarr.hierarchy.view import View, Viewer
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
-from omnizarr.stores import check_writable, commits_changes, sizes
+from omnizarr.stores import check_writable, sizes, traits
 
 registry.register("integration", "dask", "omnizarr.interop.dask:to_dask")
 registry.register("integration", "preview", "omnizarr.viewer.picture:preview")
@@ -462,7 +462,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         # No shape may include erased elements, so it shrinks first and grows last; but sessions do
         # not erase what is outside, and show nothing before they are committed.
         shrink = [lambda array: with_shape(array.model, shrunken_shape(array, lengths))]
-        first = outside != "keep" and not commits_changes(self.store)
+        first = outside != "keep" and not traits(self.store).commits_changes
         self._reshape(
             *(shrink if first else ()), lambda array: stored_chunks.resize(array, lengths, outside)
         )
@@ -492,7 +492,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
                 engine.write(larger, plan(larger.grid, where), values)
 
         # What fails is discarded with a session: there the values are stored after the new shape.
-        shape_first = commits_changes(self.store)
+        shape_first = traits(self.store).commits_changes
         with lock_shape(self._location) as [held]:
             self._follow()
             is_stored = False

@@ -293,7 +293,7 @@ def lock_nodes(*locations: Location) -> Iterator[None]:
     with lock_shape(*locations), ExitStack() as held:
         for location in locations:
             keys, stored = location.format.keys(location.path), []
-            if stores.is_process_local(location.store):  # all below, too, by threads alone
+            if stores.traits(location.store).process_local:  # all below, too, by threads alone
                 stored = [*stored_keys(location)]
                 keys = (*keys, *filter(location.format.is_metadata, stored))
             for each in metadata_locks(location.store, keys):

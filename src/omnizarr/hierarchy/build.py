@@ -169,7 +169,7 @@ def _create_batch(
     """Store new nodes, whose parents exist or come before them in the batch."""
     new: dict[str, Documents] = {}
     found = []
-    looks = stores.has_low_latency(start.store) and not start.is_private
+    looks = stores.traits(start.store).low_latency and not start.is_private
     try:
         for path, location, node in batch:
             metadata, read = location.prepare(node)
@@ -202,9 +202,9 @@ def _reserve(
 
 def _can_mark(store: Store) -> bool:
     """Return True if a marker can be stored, and erased again."""
-    if not stores.can_erase(store) or stores.commits_changes(store):
+    if not stores.traits(store).erases or stores.traits(store).commits_changes:
         return False
-    if stores.has_low_latency(store):
+    if stores.traits(store).low_latency:
         try:
             store.erase(PROBE)  # not the marker, which another writer may have stored
         except (StoreError, NotImplementedError):
@@ -294,7 +294,7 @@ class Build:
         target, key = self.target, self.publication.key
         store, path, format = target.store, target.path, target.format
         mark: bytes = self.publication.mark.write()
-        above = paths.ancestors(path) if stores.is_process_local(store) else []
+        above = paths.ancestors(path) if stores.traits(store).process_local else []
         keys = [key for each in above for key in format.keys(each)]
         locked = key_locks.locked(key_locks.METADATA, keys)
         with locked, stores.changing(store), pinned_node(target, format.keys(path)) as here:
@@ -429,7 +429,7 @@ def begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool
     if not resume:
         _clear_leftovers(location, overwrite, mark.operation)
         # A marker that could not be erased would make the node incomplete for ever.
-        if stores.can_erase(store) and not stores.set_new(store, publication.key, mark.write()):
+        if stores.traits(store).erases and not stores.set_new(store, publication.key, mark.write()):
             raise NodeExists(f"another writer is just creating {location}; open it later")
     deferred = DeferredMetadataStore(store, location.format.is_metadata, publication.key)
     publication.deferred = deferred
@@ -470,7 +470,7 @@ def _old_format(
         return None
     if not overwrite:
         raise location.node_exists(existing)
-    if not stores.can_erase(location.store):
+    if not stores.traits(location.store).erases:
         message = f"{location} exists, and the store cannot delete; use another path"
         raise NodeExists(message, kind=getattr(existing[1], "kind", ""))
     return existing[0]

@@ -76,7 +76,7 @@ def stored_chunks(array: BoundArray) -> Iterator[tuple[Coords, int]]:
     """Yield the coordinates of stored chunks, and their bytes: decoded if no listing has them."""
     store, rank = array.store, len(array.model.shape)
     has_sizes = isinstance(store, ListsEntries) or (
-        stores.has_low_latency(store) and isinstance(store, HasSizes) and stores.can_list(store)
+        stores.traits(store).low_latency and isinstance(store, HasSizes) and stores.can_list(store)
     )
     found = False
     if has_sizes and array.chunk_store is store:
@@ -381,7 +381,7 @@ def shrunken_shape(array: BoundArray, shape: tuple[int, ...]) -> tuple[int, ...]
     _checked(array, shape, "erase")
     array.check_skipped()
     inner = _common_shape(array.model.shape, shape)
-    if not stores.can_erase(array.store) and _outside(array, inner):
+    if not stores.traits(array.store).erases and _outside(array, inner):
         raise StoreError(
             f"cannot erase the chunks outside {shape} of {paths.show(array.path)}: {array.store!r}"
             " cannot delete; resize(..., outside='keep') keeps them"

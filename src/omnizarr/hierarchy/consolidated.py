@@ -65,7 +65,7 @@ class ConsolidatedMetadata:
 
     def trust(self) -> None:
         """Do not compare arrays with their own metadata where each takes a slow request."""
-        self.trusted = not stores.has_low_latency(self._store)
+        self.trusted = not stores.traits(self._store).low_latency
 
     def load(self) -> bool:
         """Read them if a node may have changed since; return True if there are any."""

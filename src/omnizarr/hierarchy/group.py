@@ -32,7 +32,7 @@ from omnizarr.hierarchy.options import ArrayOptions, Member, document_options, p
 from omnizarr.hierarchy.selection import S
 from omnizarr.model import ArrayModel, GroupModel, Node
 from omnizarr.publish.publication import wait_for_replacement
-from omnizarr.stores import has_low_latency
+from omnizarr.stores import traits
 
 
 class Group(NodeHandle[GroupModel]):
@@ -79,7 +79,7 @@ class Group(NodeHandle[GroupModel]):
             (3,)
         """
         found = self._member(path)
-        if found is None and has_low_latency(self.store):  # it may just have been replaced
+        if found is None and traits(self.store).low_latency:  # it may just have been replaced
             wait_for_replacement(self.store)
             found = self._member(path)
         if found is None:

@@ -436,7 +436,8 @@ class Location:
         if isinstance(self.store, ChangesKeys):
             return set_new_below(self.store, metadata, above, same or {})
         with stores.changing(self.store):
-            if stores.is_process_local(self.store) and not stores.get_existing(self.store, above):
+            local = stores.traits(self.store).process_local
+            if local and not stores.get_existing(self.store, above):
                 raise NodeChanged(f"the group above {self} was deleted or moved")
             return self._store_new(metadata)
 
@@ -469,7 +470,7 @@ class Location:
         listed = (key for prefix in prefixes for key in stores.list_prefix(self.store, prefix))
         metadata = {*keys, *self.format.keys(self.path)}
         metadata |= {key for key in listed if is_metadata(key)}
-        marks = not stores.commits_changes(self.store)
+        marks = not stores.traits(self.store).commits_changes
         if marks:
             self.store.erase(PROBE)  # raises where nothing can be erased
             self.store.set(marker(self.path), Mark("delete", kind=Kind.DELETE).write())

@@ -158,7 +158,7 @@ def find_node(
     wanted = None if zarr_format is None else by_name(zarr_format).name
     probe = Probe(path, wanted, separator, kind)
     name = use_consolidated if isinstance(use_consolidated, str) else None
-    for attempt in range(2 if stores.has_low_latency(store) else 1):
+    for attempt in range(2 if stores.traits(store).low_latency else 1):
         if attempt:  # it may just have been absent while it was replaced
             wait_for_replacement(store)
         metadata, problems = _fetch_likely(store, probe, use_consolidated), []
@@ -169,7 +169,7 @@ def find_node(
             if node is None and format.implicit_groups:
                 node = location.find(problems)
                 last = number + 1 == len(formats)
-                if node is None and last and not stores.has_low_latency(store):
+                if node is None and last and not stores.traits(store).low_latency:
                     # What it would take precedence of was not asked for.
                     metadata = fetch_probe(store, probe, use_consolidated)
                     formats += [f for f in probe.formats(metadata, []) if f.name != format.name]
@@ -185,7 +185,7 @@ def find_node(
                 continue
             location.warn_of_name()
             warn_of_problems(problems)
-            if not stores.has_low_latency(store) and (place := _neighbourhood(store)):
+            if not stores.traits(store).low_latency and (place := _neighbourhood(store)):
                 _likely.put(place, format.name)
             may_use = use_consolidated or (use_consolidated is None and not stores.can_list(store))
             if not isinstance(node, GroupModel) or not may_use:
@@ -211,7 +211,7 @@ def _fetch_likely(
 
     Consolidated metadata of version 2, where they are among the keys, stand for the group's own.
     """
-    if stores.has_low_latency(store) or probe.wanted is not None:
+    if stores.traits(store).low_latency or probe.wanted is not None:
         return fetch_probe(store, probe, use_consolidated)
     found = dict[str, bytes]()
     more = consolidated.probe_keys(None, probe.path, use_consolidated)

@@ -79,11 +79,11 @@ def token(array: Array) -> tuple[Any, ...]:
     store: Any = array.store
     bound = bound_array(array)
     identity: Any = key_digest(unique_key(store))
-    if stores.is_process_local(store):  # stores with the same values are equal
+    if stores.traits(store).process_local:  # stores with the same values are equal
         identity = type(store), hash(store)
     format = location_of(array).format
     metadata = format.write(array.path, model_of(array))
-    if not stores.has_cheap_requests(store) or not stores.can_list(store):
+    if not stores.traits(store).cheap_requests or not stores.can_list(store):
         return ("omnizarr.Array", identity, array.path, metadata)
     keys = [*format.keys(array.path), *sorted(k for _, k in stored_keys(bound))]
     generations = [(key, store.generation(key)) for key in keys]
@@ -297,7 +297,7 @@ def writes(x: Any, array: Array, start: tuple[int, ...]) -> Writes:
     """Return the tasks that store a Dask array in a stored array, starting at a position."""
     check_known(x)
     name = f"omnizarr-write-{uuid.uuid4().hex}"
-    process = os.getpid() if stores.is_process_local(array.store) else None
+    process = os.getpid() if stores.traits(array.store).process_local else None
     axes = stored_axes(array)
     spans = [list(axis_spans(a, s, b)) for a, s, b in zip(axes, start, x.chunks, strict=True)]
     layer: dict[Any, Any] = {}

@@ -60,7 +60,7 @@ class DeferredMetadataStore:
         self.metadata: dict[str, bytes] = {}
         self._published: list[str] = []
         self.read_only = inner.read_only
-        self.traits = Traits(erases=stores.can_erase(inner))
+        self.traits = Traits(erases=stores.traits(inner).erases)
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         if not self.is_metadata(stores.check_key(key)):
@@ -233,7 +233,7 @@ def find(
 def find_staged(store: Store) -> dict[str, Publication]:
     """Return the publications of jobs that have staged something, by plan."""
     found: dict[str, Publication] = {}
-    for left in all_stages(store) if not stores.is_process_local(store) else ():
+    for left in all_stages(store) if not stores.traits(store).process_local else ():
         mark = left.mark
         if mark is not None:
             found[mark.plan] = Publication(store, left.prefix + MARKER, mark, left)
@@ -318,7 +318,7 @@ def warn_of_replacement(store: Store, listed: Iterable[str]) -> None:
 
 def wait_for_replacement(store: Store) -> bool:
     """Wait a few seconds at most while a node is replaced where that is quick; True if one was."""
-    if not stores.has_low_latency(store):
+    if not stores.traits(store).low_latency:
         return False
 
     waited = False

@@ -31,16 +31,7 @@ from omnizarr.concurrency import key_locks
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem, error_context
 from omnizarr.model import Named
 from omnizarr.model.node import check_members, invalid
-from omnizarr.stores import (
-    Range,
-    Store,
-    check_writable,
-    erase_prefix,
-    has_low_latency,
-    is_process_local,
-    list_prefix,
-    sizes,
-)
+from omnizarr.stores import Range, Store, check_writable, erase_prefix, list_prefix, sizes, traits
 from omnizarr.stores.base import Bytes
 from omnizarr.stores.byte_ranges import (
     ConsistentReader,
@@ -128,13 +119,6 @@ class IndexedShards:
 
     # Reading
 
-    def _mark(self, shards: Iterable[str]) -> list[int] | None:
-        """Return a mark that changes if a shard may have been replaced; None: it cannot tell."""
-        if hasattr(self.store, "snapshot") or hasattr(self.store, "get_many_versioned"):
-            return []
-        others = has_low_latency(self.store) and not is_process_local(self.store)
-        return None if others else key_locks.snapshot(self.level, shards)  # other processes may
-
     def _indices(
         self, shards: Iterable[str], fetch: ConsistentReader | None = None
     ) -> dict[str, Index]:
@@ -163,7 +147,6 @@ class IndexedShards:
         wanted = [(key, part, self._place(key)) for key, part in requests]
         shards = {place[0] for _, _, place in wanted if place is not None}
         passed = {i: (key, part) for i, (key, part, place) in enumerate(wanted) if not place}
-        before = self._mark(shards)
         indices = self._indices(shards, fetch) if shards else {}
         places: dict[str, dict[int, Range]] = {}
         for i, (_, part, place) in enumerate(wanted):
@@ -173,8 +156,9 @@ class IndexedShards:
         fetched = {shard: join_ranges(parts.values(), MAX_GAP) for shard, parts in places.items()}
         below = [(shard, part) for shard, some in fetched.items() for part in some.ranges]
         values = iter(fetch([*passed.values(), *below]) if wanted else [])
-        unchanged = before is not None and before == self._mark(shards)
-        if below and not unchanged and not _equal(indices, self._indices(indices)):
+        # Stores with a high latency are not asked again: they tell the version of a part.
+        again = traits(self.store).low_latency and not hasattr(self.store, "snapshot")
+        if below and again and not _equal(indices, self._indices(indices)):
             raise ValueReplaced(f"{next(iter(indices))!r} in {self.store!r}")
         found: list[bytes | None] = [None] * len(wanted)
         for i in passed:

@@ -1,19 +1,14 @@
 """Stores: bytes at keys. Small protocols, one file a back end. The core imports names from here."""
 
-from typing import TYPE_CHECKING
-
-from omnizarr import registry
-from omnizarr.stores.base import Entry, Range, SetsIf, Store, Versioned
+from omnizarr.stores.base import Entry, Range, SetsIf, Store, Versioned, traits
 from omnizarr.stores.identity import check_disjoint, overlap, storage_identity
 from omnizarr.stores.local.store import DirectoryStore, LocalStore, NestedDirectoryStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import (
-    can_erase,
     can_list,
     changing,
     check_key,
     check_writable,
-    commits_changes,
     direct_file_root,
     direct_values,
     erase_prefix,
@@ -22,9 +17,6 @@ from omnizarr.stores.operations import (
     get_existing,
     get_many,
     get_partial_values,
-    has_cheap_requests,
-    has_low_latency,
-    is_process_local,
     list_dir,
     list_entries,
     list_prefix,
@@ -41,19 +33,3 @@ from omnizarr.stores.operations import (
     update_value,
 )
 from omnizarr.stores.resolve import StoreWithPartialAccess, close_later, resolve
-
-if TYPE_CHECKING:
-    from omnizarr.stores.wrappers import CacheStore, PrefixStore, ReadOnlyStore, WrapperStore
-    from omnizarr.stores.zip import ZipStore
-
-# Loaded on first use, so that importing the package stays fast.
-_LATER = {
-    "CacheStore": "stores.wrappers:CacheStore",
-    "PrefixStore": "stores.wrappers:PrefixStore",
-    "ReadOnlyStore": "stores.wrappers:ReadOnlyStore",
-    "WrapperStore": "stores.wrappers:WrapperStore",
-    "ZipStore": "stores.zip:ZipStore",
-}
-
-if not TYPE_CHECKING:  # for which any name would be one of the module's
-    __getattr__ = registry.attributes(__name__, _LATER)

@@ -37,10 +37,6 @@ class Fetch:
     range: Range | None
     parts: tuple[tuple[int, Range | None], ...]
 
-    def cut(self, data: bytes | None) -> list[tuple[int, bytes | None]]:
-        """Return the wanted parts of a response."""
-        return [(n, data if data is None or p is None else p.of(data)) for n, p in self.parts]
-
 
 @dataclass(frozen=True, slots=True)
 class JoinedRanges:
@@ -115,8 +111,8 @@ def fetch_many_versioned(
     responses = in_parallel(lambda fetch: get(fetch.key, fetch.range), fetches, speed.at_once)
     found: list[VersionedValue] = [(None, None)] * len(requests)
     for fetch, (data, generation) in zip(fetches, responses, strict=True):
-        for number, part in fetch.cut(data):
-            found[number] = part, generation
+        for number, part in fetch.parts:
+            found[number] = data if data is None or part is None else part.of(data), generation
     return found
 
 
@@ -156,29 +152,20 @@ def prefers_whole(store: object, nbytes: int, requests: int = 2) -> bool:
     return isinstance(speed, Speed) and speed.prefers_whole(nbytes, requests)
 
 
-class FirstParts:
+class FirstParts(dict[tuple[str, Range | None], tuple[bytes, str]]):
     """The first fetched parts of values, with generations; a full one forgets all of them."""
 
-    def __init__(self) -> None:
-        self._parts: dict[tuple[str, Range | None], tuple[bytes, str]] = {}
-        self._nbytes = 0
-
-    def get(self, request: tuple[str, Range | None]) -> tuple[bytes, str] | None:
-        """Return a part and its generation, or None."""
-        return self._parts.get(request)
+    nbytes = 0
 
     def put(self, request: tuple[str, Range | None], data: bytes, generation: str) -> None:
         """Remember a part, unless it is large or has a weak generation, which is not unique."""
         if len(data) > MAX_FIRST_PARTS // 16 or generation.startswith("W/"):
             return
-        if self._nbytes + len(data) > MAX_FIRST_PARTS:
-            self._parts, self._nbytes = {}, 0
-        self._parts[request] = data, generation
-        self._nbytes += len(data)
-
-    def forget(self, request: tuple[str, Range | None]) -> None:
-        """Forget a part, whose value was replaced."""
-        self._parts.pop(request, None)
+        if self.nbytes + len(data) > MAX_FIRST_PARTS:
+            self.clear()
+            self.nbytes = 0
+        self[request] = data, generation
+        self.nbytes += len(data)
 
 
 # Consistent reading
@@ -251,7 +238,8 @@ class ConsistentReader:
                 if data is None or known.removeprefix("W/") != (generation or "").removeprefix(
                     "W/"
                 ):
-                    self._forget(key)
+                    if self._first_parts is not None and key in self._unverified:
+                        self._first_parts.pop((key, self._unverified[key]), None)
                     raise ValueReplaced(f"{key!r} in {self._store!r}")
                 self._unverified.pop(key, None)
         return results
@@ -266,10 +254,6 @@ class ConsistentReader:
         """Raise if a value was replaced since its remembered first part was fetched."""
         if self._unverified:
             self._fetch_parts([*self._unverified.items()])
-
-    def _forget(self, key: str) -> None:
-        if self._first_parts is not None and key in self._unverified:
-            self._first_parts.forget((key, self._unverified[key]))
 
 
 def read_consistently(store: Store, read: Callable[[ConsistentReader], T]) -> T:

@@ -32,10 +32,9 @@ from omnizarr.concurrency.retry import (
     TRANSIENT_STATUS,
     Retry,
     TransientError,
-    descriptor_shortage,
     take_retry,
 )
-from omnizarr.errors import InvalidArgument, StoreError, known_names
+from omnizarr.errors import InvalidArgument, StoreError, descriptor_shortage, known_names
 from omnizarr.stores import identity
 from omnizarr.stores.base import (
     Bytes,

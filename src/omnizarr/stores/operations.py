@@ -282,7 +282,7 @@ def conditionally(change: Callable[[], bool]) -> bool:
 
 def waits_for(store: Store) -> bool:
     """Return True if an interrupt waits for pending values, not where a server may stall."""
-    return has_low_latency(store) or not supports_compare_and_set(store)
+    return traits(store).low_latency or not supports_compare_and_set(store)
 
 
 # Listing
@@ -393,32 +393,7 @@ def scan_sorted(keys: Sequence[str]) -> Callable[[str], Iterator[str]]:
     return lambda start: (keys[i] for i in range(bisect_left(keys, start), len(keys)))
 
 
-# Traits
-
-
-def has_low_latency(store: object) -> bool:
-    """Return True if two requests to a store cost little more than one."""
-    return traits(store).low_latency
-
-
-def has_cheap_requests(store: object) -> bool:
-    """Return True if a request to a store costs a system call at most."""
-    return traits(store).cheap_requests
-
-
-def is_process_local(store: object) -> bool:
-    """Return True for a store in memory, and for one that wraps such a store."""
-    return traits(store).process_local
-
-
-def commits_changes(store: object) -> bool:
-    """Return True for a store that shows changes when they are committed, or wraps such a store."""
-    return traits(store).commits_changes
-
-
-def can_erase(store: Store) -> bool:
-    """Return True unless a store can never erase keys."""
-    return traits(store).erases
+# Direct access
 
 
 def file_root(store: object) -> Path | None:

@@ -19,8 +19,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 from weakref import WeakSet, WeakValueDictionary
 
 from omnizarr.concurrency.fork import Usage, gate
-from omnizarr.concurrency.retry import descriptor_shortage
-from omnizarr.errors import StoreError
+from omnizarr.errors import StoreError, descriptor_shortage
 from omnizarr.stores import identity
 from omnizarr.stores.base import (
     Bytes,

@@ -24,23 +24,17 @@ from typing import Any, Literal, TypeAlias
 from omnizarr import config
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.errors import StoreError
-from omnizarr.stores.base import Entry, Range, Store
+from omnizarr.stores.base import Entry, Range, Store, traits
 from omnizarr.stores.byte_ranges import ConsistentReader, ValueReplaced
-from omnizarr.stores.local.atomic_files import status_of_files
+from omnizarr.stores.local.atomic_files import _files, status_of_files
 from omnizarr.stores.operations import (
     direct_file_root,
     file_root,
     get_many,
-    has_low_latency,
     set_many,
     sizes,
     snapshot,
 )
-
-try:
-    from omnizarr.stores import _files
-except ImportError:  # no compiler when it was installed, or Windows
-    _files = None  # type: ignore[assignment]
 
 PART = 2**24  # bytes of a large value that are in memory at a time
 STREAMED = 2**26  # bytes; a smaller value is copied as a whole
@@ -287,7 +281,7 @@ def read_parts(store: Store, key: str, size: int | None = None) -> Iterator[byte
 def is_quick(store: object) -> bool:
     """Return True for a store of low latency, and for one that wraps such a store."""
     inner = getattr(store, "inner", None)
-    return has_low_latency(store) or (inner is not None and is_quick(inner))
+    return traits(store).low_latency or (inner is not None and is_quick(inner))
 
 
 def kept_time(entry: Entry) -> int | None:

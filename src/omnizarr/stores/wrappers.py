@@ -228,7 +228,8 @@ class WrapperStore(Closeable):
         close_store(self.inner)
 
     def _values_at(self) -> tuple[Any, ...]:
-        return type(self), self.inner
+        details: Callable[[], tuple[Any, ...]] = getattr(self, "identity_details", tuple)
+        return type(self), self.inner, *details()
 
     def __repr__(self) -> str:
         return repr(self.inner)
@@ -258,9 +259,6 @@ class PrefixStore(WrapperStore):
     def identity_details(self) -> tuple[str]:
         """Return the prefix as given; the identity of the storage has only its parts."""
         return (self.prefix,)
-
-    def _values_at(self) -> tuple[Any, ...]:
-        return type(self), self.inner, self.prefix
 
     def __repr__(self) -> str:
         return f"{self.prefix!r} of {self.inner!r}"
@@ -466,6 +464,3 @@ class CacheStore(WrapperStore):
     def identity_details(self) -> tuple[bool]:
         """Return whether values are validated: without that they may be outdated."""
         return (self.validate,)
-
-    def _values_at(self) -> tuple[Any, ...]:
-        return type(self), self.inner, self.validate

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from omnizarr import aio, config, errors
-from omnizarr.extension import LeadsOutside, Store, ThreadPool, can_list, has_low_latency
+from omnizarr.extension import LeadsOutside, Store, ThreadPool, can_list, traits
 from omnizarr.viewer import access, keys
 from omnizarr.viewer.describe import caused_by, chunk_map, find_array, public_message
 from omnizarr.viewer.folder import Folder, Located
@@ -65,12 +65,12 @@ class Served:
 
     async def read(self, function: Callable[..., T], *args: Any) -> T:
         """Return the result of a function that reads from the store, called on a thread."""
-        pool = _files if has_low_latency(self.store) else _requests
+        pool = _files if traits(self.store).low_latency else _requests
         return await asyncio.wrap_future(pool.submit(function, *args))
 
     def _at_once(self) -> int:
         settings = config.get()
-        return settings.threads if has_low_latency(self.store) else settings.requests
+        return settings.threads if traits(self.store).low_latency else settings.requests
 
     async def decode(self, client: str, function: Callable[..., T], *args: Any) -> T:
         """Return the result of a function that decodes, called on a thread of the budget.
@@ -78,7 +78,7 @@ class Served:
         Clients take turns, so that one with many requests does not hold up others.
         """
         with await self._running.take(client, 1):
-            if has_low_latency(self.store):
+            if traits(self.store).low_latency:
                 return await aio.run(function, *args)
             return await asyncio.wrap_future(_requests.submit(function, *args))
 
@@ -135,7 +135,7 @@ class Served:
 
     async def _answer(self, request: Request, store: Store, key: str, run: keys.Run) -> Response:
         answer = self._stored.respond(request, store, key, run)
-        return await (answer if has_low_latency(store) else while_connected(request, answer))
+        return await (answer if traits(store).low_latency else while_connected(request, answer))
 
     # The interface of the page
 

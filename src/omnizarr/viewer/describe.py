@@ -28,7 +28,7 @@ from omnizarr.conventions.ome.image import Image, OmeGroup
 from omnizarr.conventions.ome.rules import load
 from omnizarr.conventions.ome.versions import is_image
 from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrError, TargetError, WrongNode
-from omnizarr.extension import Store, can_list, has_cheap_requests, paths
+from omnizarr.extension import Store, can_list, paths, traits
 from omnizarr.viewer.values import TEXT, decoding, json_value, largest_sizes, transfer_type
 
 Json: TypeAlias = dict[str, Any]
@@ -140,7 +140,7 @@ def members(store: Store, path: str, offset: int, limit: int) -> Json:
 def _closed(location: extension.Location, names: Iterable[str]) -> dict[str, Exception]:
     """Return the errors of members that are links to outside of the served folder."""
     found: dict[str, Exception] = {}
-    if isinstance(location.store, extension.EnclosesFiles) and location.store.enclosure is not None:
+    if isinstance(location.store, extension.LocalStore) and location.store.enclosure is not None:
         for name in names:
             try:
                 location.store.check_links([paths.join(location.path, name)])
@@ -197,7 +197,7 @@ def _array_facts(array: Array, store: Store) -> Json:
     found |= {"fill_value": None, "stored_bytes": None}
     try:
         found["fill_value"] = json_value(array.fill_value)
-        if has_cheap_requests(store) and can_list(store) and array.nchunks <= MAX_COUNTED:
+        if traits(store).cheap_requests and can_list(store) and array.nchunks <= MAX_COUNTED:
             found["stored_bytes"] = array.nbytes_stored()
     except OmnizarrError as e:
         found["error"] = public_message(e, store)

@@ -14,7 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 import omnizarr as oz
-from omnizarr.stores import PrefixStore, ReadOnlyStore, ZipStore
+from omnizarr.storage import PrefixStore, ReadOnlyStore, ZipStore
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.sqlite import SQLiteStore

@@ -180,6 +180,7 @@ def test_a_file_system_without_links_looks_before_it_stores(
     assert (Path(path).read_bytes(), files(tmp_path)) == (b"first", ["k"])
 
 
+@pytest.mark.parametrize("way", ["compiled"], indirect=True)
 @pytest.mark.parametrize("sync", [False, True])
 @pytest.mark.parametrize("name", ["a", "ü \udcff"])
 def test_the_first_file_of_a_folder_is_stored_only_in_a_new_folder(
@@ -197,6 +198,7 @@ def test_the_first_file_of_a_folder_is_stored_only_in_a_new_folder(
     assert len(os.listdir(tmp_path)) == 1
 
 
+@pytest.mark.parametrize("way", ["compiled"], indirect=True)
 def test_a_folder_whose_first_file_cannot_be_stored_is_removed(tmp_path: Path) -> None:
     for name, value in ("x" * 300, b"value"), ("k", object()):
         path = os.path.join(tmp_path, "a", name)
@@ -206,7 +208,13 @@ def test_a_folder_whose_first_file_cannot_be_stored_is_removed(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "make", [partial(atomic_files.replace_file, only_new=True), atomic_files.create_file]
+    ("way", "make"),
+    [
+        ("compiled", partial(atomic_files.replace_file, only_new=True)),
+        ("plain", partial(atomic_files.replace_file, only_new=True)),
+        ("compiled", atomic_files.create_file),
+    ],
+    indirect=["way"],
 )
 def test_of_threads_that_make_one_file_one_is_first(tmp_path: Path, make: Any) -> None:
     for i in range(50):

@@ -38,12 +38,11 @@ from omnizarr.extension import (
     empty,
     for_each,
     formats,
-    has_cheap_requests,
-    has_low_latency,
     in_parallel,
     location_of,
     model_of,
     pipeline,
+    traits,
 )
 
 try:
@@ -188,7 +187,7 @@ class Packed(AwaitableArray):
         if box is None:
             return indexing.apply_indexer(self._decoded, key).get_duck_array()
         out, errors = empty(tuple(s.stop - s.start for s in box), self.dtype), np.geterr()
-        split = has_cheap_requests(self._array.store) and out.size > PART
+        split = traits(self._array.store).cheap_requests and out.size > PART
         parts = [*boxes.cut(chunk_axes(self._array), PART, box)] if split else [box]
 
         def one(part: Box) -> None:
@@ -299,7 +298,7 @@ def _load_indexes(variables: Mapping[str, xr.Variable], arrays: Mapping[str, Arr
     wanted = [
         name
         for name, var in variables.items()
-        if var.dims == (name,) and not has_low_latency(arrays[name].store)
+        if var.dims == (name,) and not traits(arrays[name].store).low_latency
         if arrays[name].nchunks == 1 and var.nbytes <= MAX_INDEX
     ]
 

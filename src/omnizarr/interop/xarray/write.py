@@ -34,7 +34,6 @@ from omnizarr.extension import (
     build,
     change_shape,
     for_each,
-    has_cheap_requests,
     location_of,
     lock_shape,
     make_group,
@@ -202,7 +201,7 @@ class Piece:
             with np.errstate(**errors):  # NumPy keeps it per thread: use the caller's
                 target[part] = encode(values[inside])
 
-        size = PART if has_cheap_requests(target.store) else REMOTE_PART
+        size = PART if traits(target.store).cheap_requests else REMOTE_PART
         parts = boxes.cut(stored_axes(target), size, box)
         for_each(iter(parts), parts.count, one, values.nbytes)
 

@@ -24,6 +24,7 @@ from omnizarr.extension import (
     Bytes,
     Closeable,
     Extent,
+    PrefixStore,
     Stage,
     StorageIdentity,
     Store,
@@ -73,7 +74,7 @@ def from_zarr(store: Any, *, read_only: bool = False) -> Store:
     if hasattr(getattr(_innermost(whole), "session", None), "commit"):
         kind = SessionStore
     made = kind(whole, read_only=read_only)
-    return stores.PrefixStore(made, store.path) if is_part and store.path else made
+    return PrefixStore(made, store.path) if is_part and store.path else made
 
 
 def _innermost(store: Any) -> Any:

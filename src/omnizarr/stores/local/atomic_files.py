@@ -103,27 +103,16 @@ def _replace_by_parts(path: str, parts: Iterable[Bytes], sync: bool, only_new: b
 
 
 def create_file(path: str, value: Bytes, sync: bool) -> bool:
-    """Store the first file of a new folder; return False if it exists or its parent does not."""
+    """Store the first file of a new folder; return False if it exists or its parent does not.
+
+    Also without the compiled module: the caller looks at what is there, and stores it otherwise.
+    """
     try:
-        return (_create if _files is None else _files.create)(path, value, sync)
+        return _files is not None and _files.create(path, value, sync)
     except (FileNotFoundError, NotADirectoryError) as e:
         if e.errno is None:  # of a signal handler
             raise
         return False
-
-
-def _create(path: str, value: Bytes, sync: bool) -> bool:
-    folder = os.path.dirname(path)
-    try:
-        os.mkdir(folder)
-    except FileExistsError:
-        return False
-    try:
-        return _replace(path, value, sync, only_new=True)
-    except BaseException:
-        with contextlib.suppress(OSError):  # not empty: another writer found it
-            os.rmdir(folder)
-        raise
 
 
 def exchange(first: str, second: str) -> bool:
@@ -165,11 +154,6 @@ def status_of_files(folder: str, names: list[str]) -> Sequence[tuple[int, int] |
     if _files is None or not names:
         return [None] * len(names)
     return _files.status_many(folder or ".", names)
-
-
-def replace_files(pairs: list[tuple[str, Bytes]]) -> int:
-    """Store several files; return how many, up to the first that needs `replace_file`."""
-    return 0 if _files is None else _files.replace_many(pairs)
 
 
 def read_file(

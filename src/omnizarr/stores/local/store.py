@@ -20,7 +20,6 @@ from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
 
 from omnizarr import config
 from omnizarr.concurrency import file_locks
@@ -190,8 +189,10 @@ class LocalStore(ListedStore):
         return path
 
     def _folder(self, prefix: str) -> str:
+        if not prefix:
+            return str(self.root)
         check_prefix(prefix)
-        return self._path(prefix[:-1]) if prefix else str(self.root)
+        return self._path(prefix[:-1])
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         if range is None and _read_whole is not None and self.enclosure is None:
@@ -292,7 +293,8 @@ class LocalStore(ListedStore):
         left = [*values]
         pairs = [(self._path(key), value) for key, value in left]
         while left:
-            done = 0 if config.get().durability == "fsync" else atomic_files.replace_files(pairs)
+            quick = _files is not None and config.get().durability != "fsync"
+            done = _files.replace_many(pairs) if quick else 0  # up to one that takes `set`
             if done < len(left):
                 self.set(*left[done])  # this raises, makes folders, or waits for the disk
             left, pairs = left[done + 1 :], pairs[done + 1 :]
@@ -409,10 +411,7 @@ class LocalStore(ListedStore):
     @property
     def url(self) -> str:
         """The RFC 8089 file URI of the directory."""
-        path = os.path.abspath(self._start).replace(os.sep, "/")
-        if os.sep == "\\" and path.startswith("//"):  # a network share
-            return "file:" + quote(path, safe="/:")
-        return "file://" + ("" if path.startswith("/") else "/") + quote(path, safe="/:")
+        return Path(os.path.abspath(self._start)).as_uri()
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False) -> LocalStore:

@@ -13,8 +13,8 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from omnizarr.concurrency.cache import Key, typed_key
-from omnizarr.concurrency.retry import Retry, descriptor_shortage
-from omnizarr.errors import InvalidArgument, MissingModule, StoreError
+from omnizarr.concurrency.retry import Retry
+from omnizarr.errors import InvalidArgument, MissingModule, StoreError, descriptor_shortage
 from omnizarr.stores import identity
 from omnizarr.stores.base import redact_urls
 from omnizarr.stores.object import obstore as obstore_library

@@ -26,11 +26,10 @@ from omnizarr.concurrency.retry import (
     AnswerLost,
     Retry,
     TransientError,
-    descriptor_shortage,
     superseded,
     take_retry,
 )
-from omnizarr.errors import InvalidName, StoreError
+from omnizarr.errors import InvalidName, StoreError, descriptor_shortage
 from omnizarr.stores import identity
 from omnizarr.stores.base import (
     Bytes,

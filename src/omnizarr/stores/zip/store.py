@@ -57,7 +57,6 @@ class ZipStore(ListedStore):
             ``"w-"`` refuse an existing one.
         read_only: True to refuse all writes.
         compression: 0 (stored) or 8 (deflated), as in the module `zipfile`.
-        allowZip64: Only True is offered.
 
     Raises:
         InvalidArgument: If the mode or compression is not one of these.
@@ -78,14 +77,11 @@ class ZipStore(ListedStore):
         mode: Mode = "r",
         read_only: bool | None = None,
         compression: int = STORED,
-        allowZip64: bool = True,
     ) -> None:
         if mode not in ("r", "a", "r+", "w", "w-", "x"):
             raise InvalidArgument(f"mode must be one of r, a, r+, w, w-, x, got {mode!r}")
         if compression not in (STORED, DEFLATED):
             raise InvalidArgument(f"compression must be 0 or 8 (deflated), got {compression!r}")
-        if not allowZip64:
-            raise InvalidArgument("allowZip64 must be True: ZIP64 is used where it is needed")
         if read_only and mode in ("w", "w-", "x"):
             raise InvalidArgument(f"mode {mode!r} creates an archive; it cannot be read_only")
         self.path = absolute_path(path)
