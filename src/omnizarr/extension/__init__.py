@@ -130,9 +130,11 @@ from omnizarr.stores import (
 from omnizarr.stores.base import (
     Bytes,
     Closeable,
+    EnclosesFiles,
     HasSizes,
     LeadsOutside,
     ListsEntries,
+    OpensValues,
     OpenValue,
     redact_urls,
     traits,

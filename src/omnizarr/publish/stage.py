@@ -29,7 +29,7 @@ from omnizarr.errors import StoreError
 from omnizarr.formats import publication_order
 from omnizarr.model import paths
 from omnizarr.model.paths import OURS, is_ours
-from omnizarr.stores.base import ChangesKeys, KeyChanges, ListKeys, Store
+from omnizarr.stores.base import ChangesKeys, ExcludesThreads, KeyChanges, ListKeys, Store
 from omnizarr.stores.leases import is_running, lease_key
 from omnizarr.stores.memory import MemoryStore
 
@@ -533,7 +533,7 @@ class Stages(Protocol):
 
 def stages_quickly(store: Store) -> bool:
     """Return True if staged values are put in their place without being copied."""
-    return isinstance(store, (RenamesFiles, MemoryStore, Stages))
+    return isinstance(store, (RenamesFiles, ExcludesThreads, Stages))
 
 
 def stage(store: Store, path: str | None = None, name: str | None = None) -> Stage:
@@ -542,7 +542,7 @@ def stage(store: Store, path: str | None = None, name: str | None = None) -> Sta
         from omnizarr.publish.directory import DirectoryStage  # noqa: PLC0415 - needs this module
 
         return DirectoryStage(store, path, name)
-    if isinstance(store, MemoryStore):
+    if isinstance(store, ExcludesThreads):
         return MemoryStage(store, path, name)
     commits = isinstance(store, Stages) or stores.traits(store).commits_changes
     inner: Any = store if commits else None

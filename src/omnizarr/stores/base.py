@@ -37,6 +37,7 @@ import copy
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
@@ -146,6 +147,13 @@ class OpenValue(Protocol):
 
 
 @runtime_checkable
+class OpensValues(Protocol):
+    """Can keep a value open, to read it in parts."""
+
+    def open_value(self, key: str) -> OpenValue | None: ...
+
+
+@runtime_checkable
 class Versioned(Protocol):
     """Can tell one value of a key from another without fetching it.
 
@@ -184,6 +192,13 @@ class ChangesIf(Protocol):
         """Store values, or erase keys for None; False, and no change, if a generation differs."""
 
 
+@runtime_checkable
+class ExcludesThreads(Protocol):
+    """Belongs to one process, and can keep its other threads from storing chunks for a while."""
+
+    def changing(self) -> AbstractContextManager[None]: ...
+
+
 class KeyChanges(NamedTuple):
     """Keys to erase, then others to rename, old and new key, then values to set."""
 
@@ -205,6 +220,22 @@ class ChangesKeys(Protocol):
 
 class LeadsOutside(StoreError):
     """A symbolic link leads out of the enclosure of a store."""
+
+
+@runtime_checkable
+class EnclosesFiles(Protocol):
+    """Can refuse symbolic links that lead out of a folder."""
+
+    enclosure: str | None  # the real folder that no link may lead out of
+
+    def enclosed(self, folder: str | None = None) -> Self:
+        """Return this store, in which links that lead out of a folder are errors."""
+
+    def check_links(self, keys: Iterable[str]) -> None:
+        """Raise if a key leads out of the enclosure."""
+
+    def without_enclosure(self) -> Self:
+        """Return an enclosed store without its checks, for keys that have been checked."""
 
 
 class Entry(NamedTuple):

@@ -140,7 +140,7 @@ def members(store: Store, path: str, offset: int, limit: int) -> Json:
 def _closed(location: extension.Location, names: Iterable[str]) -> dict[str, Exception]:
     """Return the errors of members that are links to outside of the served folder."""
     found: dict[str, Exception] = {}
-    if isinstance(location.store, extension.LocalStore) and location.store.enclosure is not None:
+    if isinstance(location.store, extension.EnclosesFiles) and location.store.enclosure is not None:
         for name in names:
             try:
                 location.store.check_links([paths.join(location.path, name)])

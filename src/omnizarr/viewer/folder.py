@@ -51,7 +51,7 @@ def store_below(store: Store, path: str) -> Store:
     root = extension.direct_file_root(store)
     if root is not None:  # quicker than a wrapper, which compiled code cannot read from
         return extension.LocalStore(os.path.join(os.fsdecode(root), path), read_only=True)
-    if isinstance(store, extension.LocalStore) and store.enclosure is not None:
+    if isinstance(store, extension.EnclosesFiles) and store.enclosure is not None:
         below = extension.LocalStore(
             os.path.join(extension.file_root(store) or "", path), read_only=True
         )
@@ -63,7 +63,7 @@ class Folder:
     """All that a server has: one hierarchy, or a folder that has hierarchies at any depth."""
 
     def __init__(self, store: Store, *, follow_links: bool = False) -> None:
-        if isinstance(store, extension.LocalStore) and not follow_links:
+        if isinstance(store, extension.EnclosesFiles) and not follow_links:
             store = store.enclosed()
         self.store, self._follow_links = store, follow_links
         self.whole: ServedHierarchy | None = None  # if all of the store is one hierarchy

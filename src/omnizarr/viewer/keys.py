@@ -118,7 +118,7 @@ def open_value(store: Store, key: str, memory: int = FREE) -> extension.OpenValu
 
     Raises `NeedsMemory` if it has to be made, and that needs more than the given memory.
     """
-    if isinstance(store, extension.LocalStore):
+    if isinstance(store, extension.OpensValues):
         value = store.open_value(key)
         if value is None or value.size > SMALL:
             return value

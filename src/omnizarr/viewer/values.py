@@ -175,7 +175,7 @@ class _Source:
         self._array, self._bound = array, extension.bound_array(array)
         self._filled: list[tuple[int, ...]] = []  # chunks that are not stored
         store: Any = array.store
-        encloses = isinstance(store, extension.LocalStore) and store.enclosure is not None
+        encloses = isinstance(store, extension.EnclosesFiles) and store.enclosure is not None
         self._enclosed: Any = store if encloses and self._bound.chunk_store is store else None
         if self._enclosed is not None:
             location = replace(extension.location_of(array), store=store.without_enclosure())
