@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from tests.plain_install import run_plain
 
 SHAPE = (12, 16)
 # What codecs were given, and what it held then.
@@ -152,23 +151,3 @@ def test_objects_kept_by_codecs_and_stores_do_not_change(
         assert all(bytes(held) == then for held, then in _kept)
         given[...] = 0  # which is the caller's own again
         assert np.array_equal(array[...], data)
-
-
-def test_without_an_optional_package_the_error_says_what_to_install() -> None:
-    done = run_plain(
-        "import omnizarr as oz\n"
-        "for extra, options in (\n"
-        "    ('images', {'zarr_format': 2, 'compressors': {'id': 'imagecodecs_png'}}),\n"
-        "    ('images', {'serializer': 'imagecodecs_png', 'compressors': None}),\n"
-        "    ('images', {'compressors': 'imagecodecs_lzw'}),\n"
-        "    ('pcodec', {'zarr_format': 2, 'compressors': 'pcodec'}),\n"
-        "    ('zfp', {'compressors': None, 'serializer': {'name': 'zfp'}}),\n"
-        "    ('zfp', {'compressors': None, 'serializer': {'name': 'numcodecs.zfpy'}}),\n"
-        "):\n"
-        "    try:\n"
-        "        oz.create_array({}, shape=(4, 4), dtype='f4', **options)[...]\n"
-        "    except oz.MissingPackage as e:\n"
-        "        assert f\"pip install 'omnizarr[{extra}]'\" in str(e), e\n"
-        "    else:\n        raise AssertionError(options)\n"
-    )
-    assert done.returncode == 0, done.stderr

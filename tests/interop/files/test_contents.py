@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -65,24 +64,6 @@ def test_missing_files_and_directories_are_refused(tmp_path: Path) -> None:
         oz.import_file(tmp_path, {})
     with pytest.raises(oz.InvalidArgument, match="at least one file"):
         oz.import_file([], {})
-
-
-@pytest.mark.parametrize(
-    ("package", "module", "extra"), [("h5py", "hdf5", "hdf5"), ("tifffile", "tiff", "tiff")]
-)
-def test_a_missing_package_is_named_with_the_command_that_installs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, module: str, extra: str
-) -> None:
-    name = tmp_path / "data"
-    if package == "h5py":
-        with h5py.File(name, "w") as file:
-            file["x"] = 1
-    else:
-        tifffile.imwrite(name, np.zeros((2, 2), "u1"))
-    monkeypatch.delitem(sys.modules, f"omnizarr.interop.files.{module}", raising=False)
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(oz.MissingPackage, match=rf"pip install 'omnizarr\[{extra}\]'"):
-        oz.import_file(name, {})
 
 
 def test_names_of_new_files_say_the_format() -> None:
