@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
+from tests.conformance.key_value import SmallestStore
 
 SHAPE = (12, 16)
 # What codecs were given, and what it held then.
@@ -79,23 +80,11 @@ class KeepingFiles(oz.storage.LocalStore):
             self.set(key, value)
 
 
-class Naive:
+class Naive(SmallestStore):
     """A minimal store that keeps and returns the very objects that it is given."""
-
-    read_only = False
-
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-
-    def get(self, key: str, range: Any = None) -> Any:
-        value = self.values.get(key)
-        return value if value is None or range is None else range.of(value)
 
     def set(self, key: str, value: Any) -> None:
         self.values[key] = value
-
-    def erase(self, key: str) -> None:
-        self.values.pop(key, None)
 
 
 class Changing(Naive):
