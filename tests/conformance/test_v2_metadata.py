@@ -233,6 +233,18 @@ def test_the_byte_order_of_one_byte_is_ignored_and_not_written(stated: str) -> N
     assert created(dtype=stated)["dtype"] == "|" + stated[1:]
 
 
+@pytest.mark.parametrize("order", [">", "<"])
+@pytest.mark.parametrize("record", [False, True])
+def test_text_with_an_impossible_code_point_is_an_error(order: str, record: bool) -> None:
+    dtype: Any = [["t", f"{order}U1"]] if record else f"{order}U1"
+    store = store_of(shape=[1], chunks=[1], dtype=dtype, fill_value=None)
+    store["0"] = np.array(0x110000, f"{order}u4").tobytes()
+    with pytest.raises(oz.ChunkError, match=r"U\+10FFFF"):
+        oz.open(store, kind="array")[...]
+    store["0"] = np.array(0x10FFFF, f"{order}u4").tobytes()
+    assert oz.open(store)[...].tolist() == [("\U0010ffff",) if record else "\U0010ffff"]
+
+
 # Fill values
 
 
