@@ -20,6 +20,7 @@ from omnizarr.data_types import bind
 from omnizarr.model import Named
 from tests.codecs.documents import check_refused
 from tests.codecs.numbers import expected, rounded
+from tests.conformance.shards import raw, sharding
 
 INTEGERS = [f"{s}int{n}" for s in ("", "u") for n in (2, 4, 8, 16, 32, 64)]
 EIGHT = ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
@@ -188,12 +189,7 @@ def test_shards_have_the_fill_value_after_the_cast(inside: bool) -> None:
         {"name": "cast_value", "configuration": {"data_type": "uint8", "scalar_map": pairs}},
     ]
     inner = [*(steps if inside else []), {"name": "bytes"}]
-    configuration = {
-        "chunk_shape": [2],
-        "codecs": inner,
-        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-    }
-    shard = {"name": "sharding_indexed", "configuration": configuration}
+    shard = sharding(2, codecs=inner, index_codecs=[raw()])
     store: dict[str, Any] = {}
     made = oz.create_array(
         store, shape=(8,), chunks=(8,), dtype="float64", fill_value=math.nan,
