@@ -21,11 +21,12 @@ from omnizarr.bulk import journal
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.location import Location
-from omnizarr.jobs import Progress
 from omnizarr.publish.publication import all_stages
 from omnizarr.publish.stage import FOLDER, MARKER, Mark, begin_writing, end_writing, marker, stage
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
 from omnizarr.testing import FaultyStore
+from tests.failing import Killed, Killing, interrupt_after
+from tests.sampling import sample
 
 VALUES = np.arange(60, dtype="i4").reshape(6, 10)
 STORES: dict[str, Callable[[Path], Any]] = {
@@ -307,14 +308,9 @@ def test_a_conversion_that_failed_is_started_again_as_asked(
     monkeypatch.setattr(journal, "BATCH", 1)
     source = oz.create_group({})
     source.create_array("x", data=VALUES + 1, chunks=(2, 2))
-
-    def stop(state: Progress) -> None:
-        if state.tasks == 5:
-            raise KeyboardInterrupt
-
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt) as error:
-            oz.convert(source.store, store, overwrite=True, progress=stop)
+            oz.convert(source.store, store, overwrite=True, progress=interrupt_after(5))
         assert any("resume=True" in note for note in error.value.__notes__)
         with pytest.raises(oz.NodeNotFound, match="incomplete"):
             oz.open(store)
@@ -323,7 +319,7 @@ def test_a_conversion_that_failed_is_started_again_as_asked(
     assert _clean(store)
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", sample(range(8), 3))
 def test_a_writer_killed_while_it_replaces_leaves_the_old_node_or_the_new_one(
     tmp_path: Path, number: int
 ) -> None:
@@ -344,28 +340,13 @@ def test_a_writer_killed_while_it_replaces_leaves_the_old_node_or_the_new_one(
     assert np.array_equal(oz.open(path)[...], found)
 
 
-class Killed(BaseException):
-    """The end of a process, as far as a store can see it."""
-
-
 @pytest.mark.parametrize("number", range(30))
 def test_a_store_without_renaming_loses_nothing(number: int) -> None:
     inner = FaultyStore(MemoryStore(), lambda operation, key: None)
     oz.create_array(inner, data=VALUES, chunks=(4, 4))
-    left = number
-
-    def fault(operation: str, key: str) -> Exception | None:
-        nonlocal left
-        if operation in ("set", "erase", "set_new", "erase_prefix", "set_many"):
-            left -= 1
-        if left < 0:
-            raise Killed
-        return None
-
+    killing = Killing(inner, number + 1)
     with suppress(Killed):
-        oz.create_array(
-            FaultyStore(inner, fault), data=np.full((6, 10), 7), chunks=(4, 4), overwrite=True
-        )
+        oz.create_array(killing, data=np.full((6, 10), 7), chunks=(4, 4), overwrite=True)
     try:
         found = oz.open(inner)[...]
     except oz.NodeNotFound:
