@@ -19,9 +19,10 @@ import pytest
 import omnizarr as oz
 from omnizarr.concurrency import file_locks
 from omnizarr.stores import LocalStore
+from tests.sampling import tries
 
 SPAWN = multiprocessing.get_context("spawn")
-ROUNDS = 100
+ROUNDS = tries(40, 400)
 FILE = f"{file_locks.NAME}chunks"
 
 
