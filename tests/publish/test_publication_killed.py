@@ -5,26 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.crash.operations import OPERATIONS
-from tests.crash.server import Client, serving
+from tests.crash.server import Client
+from tests.crash.test_promises import client
 from tests.sampling import SEED, sample, tries
 
+__all__ = ["client"]
 WRITERS = (
     *("create with data", "save", "overwrite", "copy hierarchy", "convert", "rechunk", "pyramid"),
     *("import", "OME write", "CF write", "geo write", "xarray write", "Dask write"),
 )
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with serving(tmp_path_factory.mktemp("moments")) as found:
-        if found is None:
-            pytest.skip("the machine needs Linux and a compiler (cc)")
-        yield found
 
 
 @pytest.mark.parametrize("writer", sample(WRITERS, 5))
