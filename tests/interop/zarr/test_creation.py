@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from omnizarr.interop.zarr import library
+from tests.interop.zarr.conftest import replaced
+
+zarr = pytest.fixture(replaced, scope="module")
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
