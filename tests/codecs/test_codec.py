@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,6 +12,7 @@ import pytest
 
 import omnizarr as oz
 from tests.conformance.key_value import SmallestStore
+from tests.sampling import sample
 
 SHAPE = (12, 16)
 # What codecs were given, and what it held then.
@@ -110,10 +112,10 @@ CHAINS = {
 }
 
 
-@pytest.mark.parametrize("sharded", [False, True])
-@pytest.mark.parametrize("engine", ["auto", "reference"])
-@pytest.mark.parametrize("store", STORES, ids=lambda s: s.__name__)
-@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize(
+    ("chain", "store", "engine", "sharded"),
+    sample(itertools.product(CHAINS, STORES, ["auto", "reference"], [False, True]), 40),
+)
 def test_objects_kept_by_codecs_and_stores_do_not_change(
     chain: str, store: Any, engine: str, sharded: bool, tmp_path: Path
 ) -> None:
