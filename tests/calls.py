@@ -26,9 +26,3 @@ def python_calls(
     finally:
         sys.setprofile(None)
     return result, called
-
-
-def package_calls(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> list[str]:
-    """Return the names of functions of this package that are called for a function."""
-    _, called = python_calls(function, *args, **kwargs)
-    return [code.co_qualname for code in called if code.co_filename.startswith(PACKAGE)]

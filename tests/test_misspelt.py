@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from IPython.core.completer import provisionalcompleter
-from IPython.core.interactiveshell import InteractiveShell
 
 import omnizarr as oz
+from tests.hierarchy.test_options_signatures import completed
 
 
 def new(**options: Any) -> oz.Array:
@@ -94,15 +93,6 @@ def test_the_error_for_a_dissimilar_name_lists_the_known_ones() -> None:
         oz.open({}, mode="qqqq")  # type: ignore[call-overload]  # what is tested
     with pytest.raises(oz.UnknownExtension, match=r"known: .*blosc.*gzip.*zstd"):
         new(compressors="qqqqqq")
-
-
-def completed(line: str, **names: Any) -> set[str]:
-    """Return the completions that the tab key offers at the end of a line."""
-    shell = InteractiveShell()
-    shell.user_ns.update(names)
-    with provisionalcompleter():
-        shell.Completer.use_jedi = False
-        return {c.text for c in shell.Completer.completions(line, len(line))}
 
 
 def test_member_names_are_completed_in_brackets() -> None:

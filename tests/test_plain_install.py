@@ -7,6 +7,7 @@ import inspect
 import pickle
 import pydoc
 from pathlib import Path
+from typing import Any
 
 import omnizarr as oz
 from tests.plain_install import run_plain
@@ -52,11 +53,33 @@ STATEMENTS = {
     "oz.open('lmdb:///x')": ("ImportError", "lmdb"),
     f"oz.open({str(REFERENCES)!r})": ("ImportError", "references"),
     "oz.open('icechunk:///x')": ("ImportError", "icechunk"),
+    "oz.open('ftp://host/x')": ("ImportError", "fsspec"),
+    "oz.import_file('a.h5', {})": ("ImportError", "hdf5"),
+    "oz.import_file('a.tif', {})": ("ImportError", "tiff"),
+    "oz.create_array({}, shape=4, dtype='bfloat16')": ("ImportError", "ml"),
 }
+CODECS: dict[str, tuple[dict[str, Any], ...]] = {
+    "images": (
+        {"zarr_format": 2, "compressors": {"id": "imagecodecs_png"}},
+        {"serializer": "imagecodecs_png", "compressors": None},
+        {"compressors": "imagecodecs_lzw"},
+    ),
+    "pcodec": ({"zarr_format": 2, "compressors": "pcodec"},),
+    "zfp": (
+        {"compressors": None, "serializer": {"name": "zfp"}},
+        {"compressors": None, "serializer": {"name": "numcodecs.zfpy"}},
+    ),
+}
+for _extra, _every in CODECS.items():
+    for _options in _every:
+        _made = f"oz.create_array({{}}, shape=(4, 4), dtype='f4', **{_options})[...]"
+        STATEMENTS[_made] = ("ImportError", _extra)
 
 
-def test_errors_name_the_package_to_install() -> None:
+def test_errors_name_the_package_to_install(tmp_path: Path) -> None:
     """D1: the error is a MissingPackage and Python's usual class for such a statement."""
+    (tmp_path / "a.h5").write_bytes(b"\x89HDF\r\n\x1a\n")
+    (tmp_path / "a.tif").write_bytes(b"II*\0")
     done = run_plain(
         "import builtins, omnizarr as oz, omnizarr.storage\n"
         f"for statement, (error, extra) in {STATEMENTS}.items():\n"
@@ -64,7 +87,8 @@ def test_errors_name_the_package_to_install() -> None:
         "    except oz.MissingPackage as e:\n"
         "        assert isinstance(e, getattr(builtins, error)), (statement, type(e))\n"
         "        assert f\"pip install 'omnizarr[{extra}]'\" in str(e), (statement, e)\n"
-        "    else:\n        raise AssertionError(statement)\n"
+        "    else:\n        raise AssertionError(statement)\n",
+        tmp_path,
     )
     assert done.returncode == 0, done.stderr
 

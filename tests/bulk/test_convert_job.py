@@ -16,12 +16,12 @@ from omnizarr.bulk import journal
 from omnizarr.bulk.convert import ConvertReport
 from omnizarr.errors import StoreError
 from omnizarr.stores import MemoryStore
+from tests.files import files
 from tests.servers.web import Web
 
 FORMATS: tuple[int | str, ...] = (1, 2, "3-draft", 3)
 WITH_GROUPS = FORMATS[1:]
 TYPES = ("u1", "<i2", ">i4", "<f4", ">f8", "?", "<c8")
-COMPRESSORS = (None, "gzip", "zlib", "blosc")
 
 
 def shards(chunks: tuple[int, ...]) -> tuple[int, ...]:
@@ -99,10 +99,6 @@ def large(where: Path, zarr_format: int = 2, count: int = 3) -> Path:
     mixed = np.array([(i, i / 2) for i in range(50)], [("a", "<i4"), ("b", ">f8")])
     group.create_array("mixed", data=mixed, chunks=7)
     return where
-
-
-def files(where: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(where)): p.read_bytes() for p in where.rglob("*") if p.is_file()}
 
 
 def test_an_interrupted_conversion_is_resumed_without_writing_chunks_again(

@@ -8,7 +8,6 @@ import random
 import shutil
 import subprocess
 import time
-import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +28,9 @@ from omnizarr.storage import WrapperStore
 from omnizarr.stores import LocalStore, MemoryStore, Store, _files, transfer
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.object.store import ObjectStore
+from tests.failing import interrupt_after
+from tests.memory import peak
+from tests.sampling import sample
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Web
 
@@ -220,7 +222,7 @@ def test_an_update_sees_every_change(
             return stores.resolve(f"{cloud.url}/{name}", storage_options=cloud.options)
         return MemoryStore() if kind == "memory" else LocalStore(tmp_path / name)
 
-    for seed in range(4 if "bucket" in (old, new) else 12):
+    for seed in sample(range(4 if "bucket" in (old, new) else 12), 2):
         source, target = place(old, f"a{seed}"), place(new, f"b{seed}")
         array = oz.create_array(source, path="s/x", shape=9, chunks=3, dtype="u1", compressors=None)
         array[...] = range(1, 10)
@@ -512,16 +514,13 @@ def test_a_verified_copy_keeps_to_its_memory(tmp_path: Path, new: str, megabytes
         source.set(f"c/{number}", random.Random(number).randbytes(megabytes * 10**6))
     (tmp_path / "new").mkdir()
     target, limit = PLACES[new](tmp_path / "new"), 8
-    tracemalloc.start()
-    try:
-        copied = oz.copy(source, target, verify=True, memory=f"{limit}MB", workers=2)
-        peak = tracemalloc.get_traced_memory()[1] / 10**6
-    finally:
-        tracemalloc.stop()
-    assert copied.verified == 4
+    job = oz.jobs.Copy(source, target, verify=True, memory=f"{limit}MB")
+    reports: list[Any] = []
+    taken = peak(lambda: reports.append(oz.run(job, workers=2))) / 10**6
+    assert reports[0].verified == 4
     held = 4 * megabytes if new == "memory" else 0
     in_parts = new in ("directory", "memory")
-    assert peak - held < (limit if in_parts else max(limit, 2 * megabytes)) + 2
+    assert taken - held < (limit if in_parts else max(limit, 2 * megabytes)) + 2
 
 
 @pytest.mark.filterwarnings("ignore:part . of 3 has done its share")
@@ -555,12 +554,8 @@ def test_an_interrupted_update_that_is_overwritten_stays_until_the_swap(tmp_path
     marker = tmp_path / "b" / MARKER
     marker.write_bytes(Mark("another copy", "another plan", kind=Kind.UPDATE).write())
     before = np.asarray(oz.open(tmp_path / "b")["x"])
-
-    def stop(_: object) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        oz.copy(tmp_path / "a", tmp_path / "b", overwrite=True, progress=stop)
+        oz.copy(tmp_path / "a", tmp_path / "b", overwrite=True, progress=interrupt_after(0))
     assert np.array_equal(oz.open(tmp_path / "b")["x"], before)
     oz.copy(tmp_path / "a", tmp_path / "b", overwrite=True)
     assert oz.diff(tmp_path / "a", tmp_path / "b").equal

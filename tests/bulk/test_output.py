@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,31 +20,14 @@ from omnizarr.bulk.job import Job, run
 from omnizarr.errors import StoreError
 from omnizarr.publish import publication
 from omnizarr.publish.stage import MARKER, Kind, Mark
-from omnizarr.stores import Range, leases, list_prefix
+from omnizarr.stores import leases, list_prefix
 from omnizarr.stores.local.atomic_files import OURS
-from omnizarr.testing import FaultyStore
 from tests.bulk.test_job import EXPECTED, Fill
-from tests.hierarchy.test_build import Killed
+from tests.conformance.key_value import SmallestStore
+from tests.failing import Killed, Killing
 from tests.sampling import sample
 
-CHANGES = ("set", "set_many", "set_new", "erase", "erase_prefix")
 DATA = np.arange(24).reshape(6, 4)
-
-
-class Killing(FaultyStore):
-    """A store in which a change, and all later ones, are those of a process that was killed."""
-
-    def __init__(self, store: Any, at: int = 10**9) -> None:
-        super().__init__(store, self._fault)
-        self.at, self.changes = at, 0
-
-    def _fault(self, what: str, key: str) -> Exception | None:
-        self.changes += what in CHANGES
-        if self.changes < self.at:
-            return None
-        if threading.current_thread() is threading.main_thread():
-            raise Killed
-        return StoreError("its process was killed")  # a thread that renews a lease goes on
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -84,23 +66,8 @@ def test_a_job_killed_at_any_change_is_resumed(
         assert [key for key in list_prefix(store, "") if OURS in key] == [], number
 
 
-class Values:
+class Values(SmallestStore):
     """A store that can neither rename nor lock, as many can not."""
-
-    read_only = False
-
-    def __init__(self) -> None:
-        self.values: dict[str, bytes] = {}
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        value = self.values.get(key)
-        return value if value is None or range is None else range.of(value)
-
-    def set(self, key: str, value: Any) -> None:
-        self.values[key] = bytes(value)
-
-    def erase(self, key: str) -> None:
-        self.values.pop(key, None)
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         return iter([key for key in self.values if key.startswith(prefix)])

@@ -18,6 +18,8 @@ from omnizarr.publish.stage import INTERMEDIATE, MARKER, Kind, Mark, marker
 from omnizarr.stores import LocalStore, leases
 from omnizarr.stores.local.atomic_files import PARTIAL
 from omnizarr.stores.sqlite import SQLiteStore
+from tests.conformance.key_value import SmallestStore
+from tests.failing import interrupt_after
 
 
 def gone() -> int:
@@ -85,20 +87,10 @@ def test_files_of_other_names_are_never_removed(tmp_path: Path) -> None:
 
 
 def test_a_missing_or_unlistable_store_is_refused(tmp_path: Path) -> None:
-    class NoListing:
-        read_only = False
-
-        def get(self, key: str, range: object = None) -> bytes | None:
-            return None
-
-        def set(self, key: str, value: object) -> None: ...
-
-        def erase(self, key: str) -> None: ...
-
     with pytest.raises(NodeNotFound, match="does not exist"):
         oz.repair(tmp_path / "nothing")
     with pytest.raises(StoreError, match="cannot list"):
-        oz.repair(NoListing())
+        oz.repair(SmallestStore())
     assert oz.repair({}) == []
 
 
@@ -149,18 +141,14 @@ def test_expired_locks_of_a_database_are_removed(
     assert (array[:] == 7).all()
 
 
-def interrupt(state: oz.jobs.Progress) -> None:
-    if state.tasks:
-        raise KeyboardInterrupt
-
-
 @pytest.fixture
 def half(tmp_path: Path) -> Path:
     """Return the destination of an interrupted conversion."""
     group = oz.create_group(tmp_path / "a.zarr")
     group.create_array("x", data=np.arange(1, 41), chunks=2)
+    stop = interrupt_after(1)
     with pytest.raises(KeyboardInterrupt):
-        oz.convert(tmp_path / "a.zarr", tmp_path / "b.zarr", zarr_format=2, progress=interrupt)
+        oz.convert(tmp_path / "a.zarr", tmp_path / "b.zarr", zarr_format=2, progress=stop)
     return tmp_path / "b.zarr"
 
 
@@ -203,7 +191,7 @@ def test_a_replacement_that_was_interrupted_is_kept_unless_told_otherwise(
     with pytest.raises(KeyboardInterrupt):
         oz.convert(
             tmp_path / "a.zarr", tmp_path / "b.zarr", zarr_format=2, overwrite=True,
-            progress=interrupt,
+            progress=interrupt_after(1),
         )  # fmt: skip
     [found] = oz.repair(tmp_path / "b.zarr", dry_run=False)
     assert found.state == "in use"  # by this process, for all that is known

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.codecs.compressors import Crc32c
 from omnizarr.stores import MemoryStore, list_prefix
+from tests.conformance.shards import raw, sharding
 
 FORMATS = [1, 2, "3-draft", 3]
 DEPTHS = ["present", "checksums", "decode"]
@@ -84,12 +85,7 @@ def test_a_damaged_index_is_found_at_every_depth(depth: Any, tmp_path: Path) -> 
 def test_an_index_that_leads_elsewhere_is_found_at_every_depth(
     depth: Any, entry: tuple[int, int], tmp_path: Path
 ) -> None:
-    config = {
-        "chunk_shape": [4, 2],
-        "codecs": [{"name": "bytes"}],
-        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-    }
-    codecs = [{"name": "sharding_indexed", "configuration": config}]
+    codecs = [sharding(4, 2, index_codecs=[raw()])]
     array = oz.create_array(tmp_path, shape=(8, 8), chunks=(8, 8), dtype="u1", codecs=codecs)
     array[...] = np.arange(1, 65).reshape(8, 8)
     file = tmp_path / "c/0/0"

@@ -12,11 +12,7 @@ import pytest
 
 import omnizarr as oz
 from tests.cli.conftest import run
-
-
-def files(folder: str) -> dict[str, bytes]:
-    root = Path(folder)
-    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+from tests.files import files
 
 
 def test_copy_writes_the_same_files_and_reports_it(ocean: Path) -> None:

@@ -16,6 +16,7 @@ from omnizarr.codecs import Spec
 from omnizarr.codecs.filters import Reshape
 from omnizarr.data_types import bind
 from omnizarr.model import Named
+from tests.conformance.shards import sharding
 
 FIXED = ("bytes", {"name": "bytes", "configuration": {"endian": "little"}})
 
@@ -56,8 +57,7 @@ def test_items_keep_their_order(shape: list[int], data: Any) -> None:
 
 
 def test_reshaped_shards_are_read_and_report_missing_chunks() -> None:
-    configuration = {"chunk_shape": [3], "codecs": [FIXED[1]], "index_codecs": [FIXED[1]]}
-    shard = {"name": "sharding_indexed", "configuration": configuration}
+    shard = sharding(3, codecs=[FIXED[1]], index_codecs=[FIXED[1]])
     store: dict[str, Any] = {}
     made = oz.create_array(
         store, shape=(4, 6), chunks=(2, 6), dtype="uint8", codecs=[codec(-1), shard]

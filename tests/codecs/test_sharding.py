@@ -19,6 +19,7 @@ import omnizarr as oz
 from omnizarr.errors import OmnizarrWarning, StoreError, UnknownExtension
 from tests.conformance.shards import CRC32C, GZIP, index_of, raw, sharded, sharding
 from tests.conformance.v3_metadata import stored
+from tests.sampling import tries
 
 Write = tuple[tuple[Any, ...], int]  # where, and the step from value to value; 0: fill value
 FILL = 9
@@ -122,7 +123,7 @@ def layouts(draw: st.DrawFn, *, turned: bool = True, packed: bool = True) -> Lay
 
 
 @given(layouts(), st.data(), st.booleans(), st.permutations(("auto", "reference")))
-@settings(max_examples=150)
+@settings(max_examples=tries(50, 1000))
 def test_writes_and_reads_of_any_slices_agree_with_numpy(
     layout: Layout, data: st.DataObject, write_empty: bool, engines: list[str]
 ) -> None:

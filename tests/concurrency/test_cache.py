@@ -56,6 +56,3 @@ def test_a_forked_child_begins_with_empty_caches(table: Cache[Any, Any]) -> None
         os._exit(0 if empty and table.put("b", 2) == table.get("b") else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert table.get("a") == 1
-
-
-EQUAL_IN_PYTHON = [1, 1.0, True, 0, 0.0, -0.0, False, [1], (1,), [1.0], {"a": 1}, {"a": True}, "1"]

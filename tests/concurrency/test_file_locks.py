@@ -8,6 +8,8 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -17,9 +19,10 @@ import pytest
 import omnizarr as oz
 from omnizarr.concurrency import file_locks
 from omnizarr.stores import LocalStore
+from tests.sampling import tries
 
 SPAWN = multiprocessing.get_context("spawn")
-ROUNDS = 100
+ROUNDS = tries(40, 400)
 FILE = f"{file_locks.NAME}chunks"
 
 
@@ -163,41 +166,43 @@ def test_a_whole_chunk_takes_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert taken == [str(tmp_path / "x" / FILE)]
 
 
-def test_a_forked_child_does_not_keep_its_parents_lock(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path)
-    with store.lock_keys("", ["k"], "chunks"):
-        child = os.fork()
-        if child == 0:
-            time.sleep(30)
-            os._exit(0)
+@contextmanager
+def sleeping_child() -> Iterator[None]:
+    """Fork a child that does nothing until the end of the block."""
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
     try:
-        with store.lock_keys("", ["k"], "chunks"):
-            pass
-        assert os.listdir(tmp_path) == []
+        yield
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+def test_a_forked_child_does_not_keep_its_parents_lock(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    with ExitStack() as children:
+        with store.lock_keys("", ["k"], "chunks"):
+            children.enter_context(sleeping_child())
+        with store.lock_keys("", ["k"], "chunks"):
+            pass
+        assert os.listdir(tmp_path) == []
 
 
 def test_a_child_forked_while_a_thread_waits_for_a_lock_does_not_get_it(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     waiting = threading.Thread(target=lambda: wait_for(store))
-    with store.lock_keys("", ["k"], "chunks"):
-        waiting.start()
-        while len(file_locks._open_files) < 2:
-            time.sleep(0.001)
-        child = os.fork()
-        if child == 0:
-            time.sleep(30)
-            os._exit(0)
-    try:
+    with ExitStack() as children:
+        with store.lock_keys("", ["k"], "chunks"):
+            waiting.start()
+            while len(file_locks._open_files) < 2:
+                time.sleep(0.001)
+            children.enter_context(sleeping_child())
         waiting.join()
         with store.lock_keys("", ["k"], "chunks"):  # which the child would have by its parent's
             pass
         assert os.listdir(tmp_path) == []
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
 
 
 def wait_for(store: LocalStore) -> None:

@@ -71,6 +71,24 @@ def test_an_error_ends_the_rest_and_is_raised_when_the_calls_that_have_begun_hav
     assert len(started) < 3 * 2000
 
 
+@contextmanager
+def interrupted_after(begun: threading.Event) -> Iterator[None]:
+    """Press Ctrl-C in the block soon after an event, and take the exception of it."""
+
+    def interrupt() -> None:
+        begun.wait()
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=interrupt).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -97,19 +115,11 @@ def test_an_interrupt_waits_for_calls_that_have_begun_but_not_for_long(
         finally:
             running.pop()
 
-    def interrupt() -> None:
-        begun.wait()
-        time.sleep(0.1)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Thread(target=interrupt).start()
     try:
-        with pytest.raises(KeyboardInterrupt), configure(threads=2):
+        with interrupted_after(begun), configure(threads=2):
             call(work)
         assert (running == []) == ended
     finally:
-        signal.signal(signal.SIGINT, before)
         over.set()
 
 
@@ -222,19 +232,9 @@ def test_an_interrupt_is_raised_when_the_cancelled_coroutine_has_ended() -> None
             await asyncio.sleep(0.2)
             ended.set()
 
-    def interrupt() -> None:
-        begun.wait()
-        time.sleep(0.1)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Thread(target=interrupt).start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run_coroutine(work())
-        assert ended.is_set()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with interrupted_after(begun):
+        run_coroutine(work())
+    assert ended.is_set()
 
 
 # The budget

@@ -9,6 +9,7 @@ import google_crc32c
 import numpy as np
 
 from omnizarr.stores import Range
+from tests.conformance.key_value import SmallestStore
 from tests.conformance.v3_metadata import array_doc, put, regular
 
 MISSING = 2**64 - 1
@@ -77,20 +78,16 @@ def index_of(shard: bytes, count: int, location: str = "end") -> list[tuple[int,
     return [tuple(map(int, pair)) for pair in np.frombuffer(stored[:-4], "<u8").reshape(-1, 2)]
 
 
-class CountingStore:
+class CountingStore(SmallestStore):
     """Values in memory; every request is recorded with its key and size."""
 
-    read_only = False
-
     def __init__(self, values: dict[str, bytes] | None = None) -> None:
-        self.values = {} if values is None else values
+        super().__init__(values)
         self.requests: list[tuple[str, str, int]] = []
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         verb = "get" if range is None else "part"
-        found = self.values.get(key)
-        if found is not None and range is not None:
-            found = range.of(found)
+        found = super().get(key, range)
         self.requests.append((verb, key, len(found or b"")))
         return found
 
@@ -98,11 +95,11 @@ class CountingStore:
         return [self.get(key, range) for key, range in requests]
 
     def set(self, key: str, value: Any) -> None:
-        self.values[key] = bytes(value)
+        super().set(key, value)
         self.requests.append(("set", key, len(value)))
 
     def erase(self, key: str) -> None:
-        self.values.pop(key, None)
+        super().erase(key)
         self.requests.append(("erase", key, 0))
 
     def list_prefix(self, prefix: str) -> Iterator[str]:

@@ -24,6 +24,10 @@ def v2_store(**changes: Any) -> dict[str, bytes]:
     return {".zarray": _text({"zarr_format": 2, **_FIELDS, **raw, **changes})}
 
 
+STORES = {1: v1_store, 2: v2_store}
+KEYS = {1: "meta", 2: ".zarray"}
+
+
 def strict(store: dict[str, bytes], key: str = ".zarray") -> dict[str, Any]:
     """Return the array metadata, which must be strict JSON."""
 

@@ -172,9 +172,6 @@ def test_the_type_size_is_that_of_the_items_given_to_blosc(dtype: str) -> None:
         np.testing.assert_array_equal(omnizarr.open(each)[...], data)
 
 
-ENDIAN = "https://purl.org/zarr/spec/codecs/endian/1.0"
-
-
 # Times
 
 

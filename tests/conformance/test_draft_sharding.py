@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from omnizarr.errors import (
 )
 from omnizarr.model import Named
 from omnizarr.storage_transformers import indexed_shards, transform
-from omnizarr.stores import MemoryStore, Range
+from omnizarr.stores import MemoryStore
 from omnizarr.testing import SlowStore
 from tests.conformance.draft_metadata import regular, with_array
 
@@ -259,31 +257,6 @@ def test_threads_that_write_into_one_shard_lose_nothing() -> None:
         data[3:250, 5:251] *= 100
         np.testing.assert_array_equal(array[...], data)
     assert sum(key.startswith("data/") for key in stores.list_prefix(store, "")) == 4
-
-
-class Overtaken(MemoryStore):
-    """A store in memory that another thread changes after the first request."""
-
-    act: Callable[[], None] | None = None
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        found = super().get(key, range)
-        act, self.act = self.act, None
-        if act is not None:
-            thread = threading.Thread(target=act)
-            thread.start()
-            thread.join()
-        return found
-
-
-@pytest.mark.shows("DX-26")
-def test_a_read_restarts_if_the_shard_is_replaced_between_its_requests() -> None:
-    store = Overtaken()
-    chunks = view(store, [2])
-    stores.set_many(chunks, [("data/a/c0", b"0123456789"), ("data/a/c1", b"one")])
-    store.act = lambda: chunks.set("data/a/c0", b"zero")
-    assert chunks.get("data/a/c1") == b"one"
-    assert chunks.get("data/a/c0") == b"zero"
 
 
 def test_chunks_that_a_resize_left_outside_survive_writes_to_their_shard() -> None:

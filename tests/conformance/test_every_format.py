@@ -276,11 +276,13 @@ def test_erasing_a_node_erases_all_below_it_and_nothing_else(
 @every_format
 def test_attributes_are_an_object_of_any_json(zarr_format: Any) -> None:
     values = {"list": [1, [2, {"x": None}]], "null": None, "float": 1.5e300, "text": "é☃", "": {}}
+    values["half of a pair"] = "\ud800"
     store = created(zarr_format, np.arange(3), attributes=values)
     array = oz.open(store, "r+")
     assert dict(array.attrs) == values
     array.attrs["more"] = [True]
     assert dict(oz.open(store).attrs) == {**values, "more": [True]}
+    assert oz.validate(store) == []
     document = DOCUMENTS[zarr_format]
     whole = json.loads(store[document])
     assert whole.get("attributes", whole) == {**values, "more": [True]}

@@ -436,6 +436,9 @@ NOT_JSON: list[tuple[bytes, str]] = [
     (b'{"attributes": {"x": "\xff"}}', "not UTF-8 at byte 22"),
     (b"[]", "expected a JSON object"),
     (b"null", "expected a JSON object"),
+    (b'{"attributes": ' + b"[" * 100_000, "nested too deeply"),
+    (b'{"attributes": {"x": ' + b"[" * 150 + b"]" * 150 + b"}}", "128 levels"),
+    (b'{"attributes": {"x": ' + b"9" * 10_000 + b"}}", "digits"),
 ]
 NOT_JSON_IN_THE_DRAFT: list[tuple[bytes, str]] = [
     (b'{"attributes": {"x": NaN}}', "bare NaN"),

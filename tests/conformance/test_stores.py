@@ -23,7 +23,8 @@ from omnizarr.stores.sqlite import SQLiteStore
 from tests.conformance.key_value import KeyValueStore
 from tests.conformance.printed_examples import run_printed
 from tests.conformance.test_v1 import example
-from tests.conformance.test_v2_examples import both_examples, files
+from tests.conformance.test_v2_examples import both_examples
+from tests.files import files
 from tests.servers.fixtures import Cloud
 from tests.stores.test_sqlite import redis_url
 

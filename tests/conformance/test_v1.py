@@ -138,62 +138,7 @@ def test_the_printed_metadata_works() -> None:
     assert z[2999:3001, 4999:5001].tolist() == [[values[-1, -1], 0], [0, 0]]
 
 
-# Data types
-
-
-@pytest.mark.shows("V1-14")
-@pytest.mark.parametrize(
-    ("stated", "raw", "value"),
-    [
-        ("<f8", bytes.fromhex("000000000000f03f"), 1.0),
-        (">i4", bytes.fromhex("fffffffe"), -2),
-        ("|b1", b"\x01", True),
-        ("|S12", b"hello\0\0\0\0\0\0\0", b"hello"),
-    ],
-)
-def test_simple_types_are_type_strings(stated: str, raw: bytes, value: Any) -> None:
-    store = store_of(shape=[1], chunks=[1], dtype=stated)
-    store["0"] = raw
-    z = oz.open(store)
-    assert z.dtype == np.dtype(stated)
-    assert z.dtype.itemsize == len(raw)
-    assert z[0] == value
-    written: dict[str, bytes] = {}
-    made = oz.create_array(written, shape=1, dtype=stated, compressors=None, zarr_format=1)
-    made[0] = value
-    assert strict(written, "meta")["dtype"] == stated
-    assert written["0"] == raw
-
-
-@pytest.mark.shows("V1-16")
-def test_structures_are_lists_of_pairs() -> None:
-    fields = [["r", "|u1"], ["g", "|u1"], ["b", "|u1"]]
-    store = store_of(shape=[2], dtype=fields, fill_value=None)
-    store["0"] = bytes([1, 2, 3, 4, 5, 6])
-    z = oz.open(store)
-    assert z.dtype.itemsize == 3
-    assert z.dtype.names == ("r", "g", "b")
-    assert [z.dtype.fields[n][1] for n in "rgb"] == [0, 1, 2]
-    assert z[:].tolist() == [(1, 2, 3), (4, 5, 6)]
-    written: dict[str, bytes] = {}
-    oz.create_array(written, data=z[:], chunks=2, compressors=None, zarr_format=1)
-    assert strict(written, "meta")["dtype"] == fields
-    assert written["0"] == store["0"]
-
-
-# Chunks
-
-
-@pytest.mark.shows("V1-22")
-@pytest.mark.parametrize("region", [np.s_[0:3, 0:3], np.s_[9999, :], np.s_[2000:2300, 4000:4300]])
-def test_without_a_fill_value_absent_chunks_are_zeros(region: Any) -> None:
-    z = oz.open({"meta": PRINTED_META.encode(), "attrs": b"{}"})
-    noise = np.full(90_000, np.nan)  # so that fresh memory would not be zeros by chance
-    del noise
-    first, second = z[region], z[region]
-    assert first.shape == np.empty(z.shape, "u1")[region].shape
-    assert not first.any()
-    assert not second.any()
+# Metadata of new arrays
 
 
 def test_creating_a_nested_structure_is_refused() -> None:

@@ -15,6 +15,7 @@ import pytest
 import omnizarr as oz
 from tests.conformance.printed_examples import run_printed
 from tests.conformance.test_v1 import example
+from tests.files import files
 
 ONE_ARRAY = """
 >>> import zarr
@@ -71,11 +72,6 @@ ONE_ARRAY = """
 """
 # What it prints as the contents of .zarray and .zattrs.
 ZARRAY, ZATTRS = re.findall(r"^\{$.*?^\}$", ONE_ARRAY, re.MULTILINE | re.DOTALL)
-
-
-def files(root: Path) -> dict[str, bytes]:
-    """Return the keys and values of a directory."""
-    return {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
 def both_examples(array_store: Any, group_store: Any) -> None:

@@ -1,4 +1,4 @@
-"""Zarr version 2: array metadata and data types."""
+"""Zarr version 2: array metadata; its data types, and those of version 1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from numcodecs import blosc
 
 import omnizarr as oz
-from tests.conformance.small_stores import strict
+from tests.conformance.small_stores import KEYS, STORES, strict
 from tests.conformance.small_stores import v2_store as store_of
 
 
@@ -148,13 +148,17 @@ SIMPLE: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.shows("V2-14", "V2-15", "V2-25", "V2-17")
+@pytest.mark.shows("V1-14", "V2-14", "V2-15", "V2-25", "V2-17")
+@pytest.mark.parametrize("zarr_format", [1, 2])
 @pytest.mark.parametrize(("stated", "items"), SIMPLE, ids=[s for s, _ in SIMPLE])
-def test_every_kind_of_type_string_round_trips(stated: str, items: list[Any]) -> None:
+def test_every_kind_of_type_string_round_trips(
+    stated: str, items: list[Any], zarr_format: int
+) -> None:
     values = np.array(items, stated)
     store: dict[str, bytes] = {}
-    oz.create_array(store, data=values, chunks=2, compressors=None, fill_value=None, zarr_format=2)
-    assert strict(store)["dtype"] == stated
+    raw: dict[str, Any] = {"chunks": 2, "compressors": None, "fill_value": None}
+    oz.create_array(store, data=values, zarr_format=zarr_format, **raw)
+    assert strict(store, KEYS[zarr_format])["dtype"] == stated
     # Items lie one after the other in the stated order, as NumPy has them in memory.
     assert store["0"] + store["1"] == values.tobytes()
     z = oz.open(store)
@@ -186,15 +190,17 @@ STRUCTURES: list[tuple[str, list[Any], int, dict[str, int]]] = [
 ]
 
 
-@pytest.mark.shows("V2-20", "V2-21", "V2-22", "V2-23", "V2-24")
+@pytest.mark.shows("V1-16", "V2-20", "V2-21", "V2-22", "V2-23", "V2-24")
 @pytest.mark.parametrize(
-    ("stated", "size", "offsets"), [s[1:] for s in STRUCTURES], ids=[s[0] for s in STRUCTURES]
+    ("zarr_format", "stated", "size", "offsets"),
+    [(1, *STRUCTURES[0][1:]), *((2, *s[1:]) for s in STRUCTURES)],
+    ids=["rgb of version 1", *(s[0] for s in STRUCTURES)],
 )
 def test_structures_are_packed_in_order(
-    stated: list[Any], size: int, offsets: dict[str, int]
+    zarr_format: int, stated: list[Any], size: int, offsets: dict[str, int]
 ) -> None:
     raw = bytes(range(1, 2 * size + 1)) if "U" not in str(stated) else bytes(2 * size)
-    store = store_of(dtype=stated, fill_value=None)
+    store = STORES[zarr_format](dtype=stated, fill_value=None)
     store["0"] = raw
     z = oz.open(store)
     assert z.dtype.itemsize == size
@@ -206,8 +212,9 @@ def test_structures_are_packed_in_order(
         assert found == offset, name
     assert z[:2].tobytes() == raw
     written: dict[str, bytes] = {}
-    oz.create_array(written, data=z[:2], chunks=2, compressors=None, fill_value=None, zarr_format=2)
-    assert strict(written)["dtype"] == stated
+    options: dict[str, Any] = {"chunks": 2, "compressors": None, "fill_value": None}
+    oz.create_array(written, data=z[:2], zarr_format=zarr_format, **options)
+    assert strict(written, KEYS[zarr_format])["dtype"] == stated
     assert written["0"] == raw
 
 
@@ -224,6 +231,18 @@ def test_the_byte_order_of_one_byte_is_ignored_and_not_written(stated: str) -> N
     assert z.dtype == np.dtype("|" + stated[1:])
     assert z[:2].tolist() == [1, 0]
     assert created(dtype=stated)["dtype"] == "|" + stated[1:]
+
+
+@pytest.mark.parametrize("order", [">", "<"])
+@pytest.mark.parametrize("record", [False, True])
+def test_text_with_an_impossible_code_point_is_an_error(order: str, record: bool) -> None:
+    dtype: Any = [["t", f"{order}U1"]] if record else f"{order}U1"
+    store = store_of(shape=[1], chunks=[1], dtype=dtype, fill_value=None)
+    store["0"] = np.array(0x110000, f"{order}u4").tobytes()
+    with pytest.raises(oz.ChunkError, match=r"U\+10FFFF"):
+        oz.open(store, kind="array")[...]
+    store["0"] = np.array(0x10FFFF, f"{order}u4").tobytes()
+    assert oz.open(store)[...].tolist() == [("\U0010ffff",) if record else "\U0010ffff"]
 
 
 # Fill values

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import ntpath
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,25 +21,6 @@ from tests.conformance.key_value import SmallestStore
 from tests.conformance.v3_metadata import array_doc, group_doc, put, stored
 
 Store = dict[str, bytes]
-
-
-class OnlyList(SmallestStore):
-    """A minimal store with one list operation."""
-
-    def list(self) -> Iterator[str]:
-        return iter(list(self.values))
-
-
-KINDS: dict[str, Callable[[Path], Any]] = {
-    "memory": lambda path: oz.storage.MemoryStore({}),
-    "local": oz.storage.LocalStore,
-    "own": lambda path: OnlyList(),
-}
-
-
-@pytest.fixture(params=KINDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return KINDS[request.param](tmp_path / "store")
 
 
 # Stores

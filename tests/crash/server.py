@@ -19,12 +19,12 @@ from typing import Any
 SOURCE = Path(__file__).with_name("shim.c")
 
 
-def build(folder: Path) -> Path | None:
-    """Return the path of the compiled shim, or None if there is no compiler, or not on Linux."""
-    compiler, made = shutil.which("cc"), folder / "shim.so"
+def build(source: Path, folder: Path) -> Path | None:
+    """Return the path of a compiled library, or None if there is no compiler, or not on Linux."""
+    compiler, made = shutil.which("cc"), folder / f"{source.stem}.so"
     if compiler is None or sys.platform != "linux":
         return None
-    words = [compiler, "-O2", "-shared", "-fPIC", "-o", str(made), str(SOURCE), "-ldl"]
+    words = [compiler, "-O2", "-shared", "-fPIC", "-o", str(made), str(source), "-ldl"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)
@@ -59,7 +59,7 @@ class Client:
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[Client | None]:
     """Run a server whose files are in a folder; None where there can be none."""
-    shim = build(folder)
+    shim = build(SOURCE, folder)
     if shim is None:
         yield None
         return

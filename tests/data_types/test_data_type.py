@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.concurrency.cache import clear_all
 from omnizarr.data_types import bind, describe
 from omnizarr.errors import InvalidArgument, InvalidMetadata
 from omnizarr.model import FillValue, Named
@@ -56,15 +55,6 @@ def test_a_structure_with_reordered_fields_is_refused_with_a_remedy(
 def test_a_structure_with_padding_is_refused_in_version_3_with_a_remedy() -> None:
     with pytest.raises(oz.CannotExpress, match="repack_fields"):
         oz.create_array({}, shape=3, dtype=np.dtype([("a", "u1"), ("b", "f8")], align=True))
-
-
-def test_a_missing_package_is_named_with_its_install_command(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "ml_dtypes", None)
-    clear_all()  # other tests may have cached the type
-    with pytest.raises(oz.MissingPackage, match=r"pip install 'omnizarr\[ml\]'"):
-        bind(Named("bfloat16"))
 
 
 @pytest.mark.parametrize("name", ["null_terminated_bytes", "raw_bytes", "fixed_length_utf32"])

@@ -25,11 +25,11 @@ import numpy as np
 import omnizarr as oz
 from omnizarr.engine import BoundArray, kernel, reference, rows
 from omnizarr.indexing import Plan, axis_plan, plan, point_plan
+from tests.conformance.shards import CRC32C, raw, sharding
 
 DTYPES = ("|b1", "|u1", "<u2", "<i4", "<f4", "<f8", "<c16", "<M8[ns]", "|V3", "|V11")
 DTYPES += ("|S70", "|V300")
 REFUSALS = (ValueError, TypeError, OverflowError, BufferError)
-CRC = {"name": "crc32c"}
 
 
 # Layouts
@@ -61,10 +61,9 @@ def inner_codecs(r: random.Random, rank: int, size: int) -> list[dict[str, Any]]
     if rank > 1 and r.random() < 0.3:
         order = r.sample(range(rank), rank)
         found.append({"name": "transpose", "configuration": {"order": order}})
-    endian = r.choice(("little", "little", "big"))
-    found.append({"name": "bytes", "configuration": {"endian": endian}})
+    found.append(raw(r.choice(("little", "little", "big"))))
     steps = r.choice(("", "p", "p", "p", "pc", "pc", "c", "cp", "cpc"))
-    return found + [compressor(r, size) if step == "p" else CRC for step in steps]
+    return found + [compressor(r, size) if step == "p" else CRC32C for step in steps]
 
 
 def create(r: random.Random, where: Any) -> oz.Array:
@@ -76,15 +75,12 @@ def create(r: random.Random, where: Any) -> oz.Array:
     codecs = inner_codecs(r, rank, dtype.itemsize)
     if rank and r.random() < 0.35:
         parts = tuple(r.randint(1, 3) for _ in range(rank))
-        index = [{"name": "bytes", "configuration": {"endian": r.choice(("little", "big"))}}]
-        config = {
-            "chunk_shape": list(chunks),
-            "codecs": codecs,
-            "index_codecs": [*index, CRC] if r.random() < 0.7 else index,
-            "index_location": r.choice(("start", "end")),
-        }
+        index = [raw(r.choice(("little", "big")))]
+        index = [*index, CRC32C] if r.random() < 0.7 else index
+        location = r.choice(("start", "end"))
+        members = {"codecs": codecs, "index_codecs": index, "index_location": location}
+        codecs = [sharding(*chunks, **members)]
         chunks = tuple(n * c for n, c in zip(parts, chunks, strict=True))
-        codecs = [{"name": "sharding_indexed", "configuration": config}]
     shape = tuple(r.randint(1, 2 * c + 3) for c in chunks)
     fill = None if dtype.kind == "V" else np.zeros((), dtype)[()]
     return oz.create_array(

@@ -35,6 +35,7 @@ from omnizarr.formats import is_metadata
 from omnizarr.stores import Range
 from omnizarr.stores.local import store as local
 from omnizarr.stores.wrappers import WrapperStore
+from tests.stores.test_operations import settle
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "chunks": {"chunks": (8, 8)},
@@ -44,11 +45,6 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "version 2": {"chunks": (8, 8), "zarr_format": 2},
     "draft shards": {"chunks": (4, 4), "shards": (8, 8), "zarr_format": "3-draft"},
 }
-
-
-def settle() -> None:
-    """Wait until files written so far are old enough to be trusted."""
-    time.sleep(1.2 * local.TICK / 1e9)
 
 
 class Counted(oz.storage.MemoryStore):

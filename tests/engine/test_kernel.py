@@ -27,6 +27,7 @@ from numcodecs import blosc
 import omnizarr as oz
 from omnizarr.engine import kernel
 from omnizarr.indexing import plan
+from tests.conformance.shards import raw, sharding
 from tests.engine.test_reference import needs_kernel
 
 pytestmark = needs_kernel
@@ -36,10 +37,7 @@ def blosc_array(where: Path, size: int, dtype: str = "u1", **config: Any) -> oz.
     """Return an array of one chunk in one Blosc buffer."""
     item = np.dtype(dtype).itemsize
     given = {"cname": "lz4", "clevel": 5, "shuffle": "noshuffle", "typesize": item, **config}
-    codecs = [
-        {"name": "bytes", "configuration": {"endian": "little"}},
-        {"name": "blosc", "configuration": {"blocksize": 0, **given}},
-    ]
+    codecs = [raw(), {"name": "blosc", "configuration": {"blocksize": 0, **given}}]
     return oz.create_array(where, shape=size, chunks=size, dtype=dtype, codecs=codecs)
 
 
@@ -190,12 +188,7 @@ def test_a_deflate_stream_of_the_wrong_size_is_not_read(
 def test_an_index_that_points_outside_its_shard_is_not_read(
     entry: tuple[int, int], tmp_path: Path
 ) -> None:
-    config = {
-        "chunk_shape": [10],
-        "codecs": [{"name": "bytes"}],
-        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-    }
-    codecs = [{"name": "sharding_indexed", "configuration": config}]
+    codecs = [sharding(10, index_codecs=[raw()])]
     array = oz.create_array(tmp_path, shape=40, chunks=40, dtype="u1", codecs=codecs)
     array[...] = np.arange(1, 41)
     path = tmp_path / "c" / "0"
@@ -225,18 +218,6 @@ def test_a_shard_on_another_disk_is_changed_in_part(tmp_path: Path) -> None:
 
 
 # Files
-
-
-@pytest.mark.parametrize("kind", ["pipe", "loop", "device"])
-def test_a_chunk_that_is_not_a_regular_file_is_not_read(kind: str, tmp_path: Path) -> None:
-    array = oz.create_array(tmp_path, shape=4, chunks=4, dtype="u1")
-    (tmp_path / "c").mkdir()
-    path = tmp_path / "c" / "0"
-    if kind == "pipe":
-        os.mkfifo(path)
-    else:
-        path.symlink_to(path if kind == "loop" else "/dev/zero")
-    assert left_of(array, ...) == [0]
 
 
 @pytest.mark.parametrize("kind", ["directory", "link to a directory"])

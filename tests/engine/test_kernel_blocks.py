@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
+from tests.conformance.shards import raw
 from tests.engine.test_reference import needs_kernel
 
 pytestmark = needs_kernel
@@ -25,11 +26,8 @@ CHANGED[5:8, 10:90] = 7
 def array_of(where: Any, *after: str, **config: Any) -> oz.Array:
     """Return an array of one chunk in Blosc blocks, with codecs after them."""
     chosen = {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, **config}
-    codecs = [
-        {"name": "bytes", "configuration": {"endian": "little"}},
-        {"name": "blosc", "configuration": {"blocksize": BLOCK, **chosen}},
-        *after,
-    ]
+    blosc = {"name": "blosc", "configuration": {"blocksize": BLOCK, **chosen}}
+    codecs = [raw(), blosc, *after]
     return oz.create_array(where, shape=SHAPE, chunks=SHAPE, dtype="f4", codecs=codecs)
 
 

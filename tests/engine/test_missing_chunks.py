@@ -16,19 +16,17 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.stores import MemoryStore
 from omnizarr.testing import FaultyStore, RecordingStore
-from tests.engine.test_reference import sharding
+from tests.conformance.shards import GZIP, sharding
 
 ENGINES = ["auto", "reference"]
-BYTES: dict[str, Any] = {"name": "bytes"}
 TURN = {"name": "transpose", "configuration": {"order": [1, 0]}}
-GZIP = {"name": "gzip", "configuration": {"level": 1}}
-NESTED = sharding([sharding([BYTES], (2, 3), "end")], (4, 6), "end")
+NESTED = sharding(4, 6, codecs=[sharding(2, 3)])
 SHARDS: dict[str, dict[str, Any]] = {
     "none": {},
     "shards": {"shards": (4, 6)},
     "nested": {"chunks": (4, 12), "codecs": [NESTED]},
-    "turned": {"chunks": (4, 6), "codecs": [TURN, sharding([BYTES], (3, 2), "end")]},
-    "packed": {"chunks": (4, 6), "codecs": [sharding([BYTES], (2, 3), "end"), GZIP]},
+    "turned": {"chunks": (4, 6), "codecs": [TURN, sharding(3, 2)]},
+    "packed": {"chunks": (4, 6), "codecs": [sharding(2, 3), GZIP]},
 }
 
 

@@ -13,15 +13,14 @@ import omnizarr as oz
 from omnizarr.errors import ChunkError, StoreError
 from omnizarr.formats import is_metadata
 from omnizarr.stores import Range
+from tests.conformance.key_value import SmallestStore
 
 
-class Far:
+class Far(SmallestStore):
     """Values in memory behind requests that are counted, one list per call."""
 
-    read_only = False
-
     def __init__(self, values: dict[str, bytes]) -> None:
-        self.values = values
+        super().__init__(values)
         self.calls: list[list[tuple[str, Range | None]]] = []
         self.broken: set[str] = set()
         self._lock = threading.Lock()
@@ -35,17 +34,7 @@ class Far:
             self.calls.append(asked)
         if self.broken.intersection(key for key, _ in asked):
             raise StoreError("the network is down")
-        found = [self.values.get(key) for key, _ in asked]
-        return [
-            value if value is None or part is None else part.of(value)
-            for value, (_, part) in zip(found, asked, strict=True)
-        ]
-
-    def set(self, key: str, value: Any) -> None:
-        self.values[key] = bytes(value)
-
-    def erase(self, key: str) -> None:
-        self.values.pop(key, None)
+        return [super(Far, self).get(key, part) for key, part in asked]
 
 
 def far(data: np.ndarray[Any, Any], **options: Any) -> tuple[Far, oz.Array]:

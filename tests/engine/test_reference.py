@@ -18,6 +18,9 @@ import omnizarr as oz
 from omnizarr.engine import kernel, reference
 from omnizarr.indexing import plan
 from omnizarr.stores import MemoryStore
+from tests.conformance.shards import CRC32C, raw, sharding
+from tests.files import files
+from tests.sampling import sample
 from tests.servers.skipped import COMPILER
 
 needs_kernel = pytest.mark.skipif(not kernel.available(), reason=COMPILER)
@@ -51,12 +54,6 @@ CODECS: dict[str, list[Any]] = {
 LAYOUTS = ["C", "F", "turned", "shards", "shards-index-first"]
 
 
-def sharding(inner: list[Any], chunks: tuple[int, ...], location: str) -> dict[str, Any]:
-    index = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
-    config = {"chunk_shape": list(chunks), "codecs": inner, "index_codecs": index}
-    return {"name": "sharding_indexed", "configuration": {**config, "index_location": location}}
-
-
 def create(where: Any, dtype: str, codecs: str, layout: str, endian: str = "little") -> oz.Array:
     size = np.dtype(dtype).itemsize
     steps = [
@@ -65,13 +62,14 @@ def create(where: Any, dtype: str, codecs: str, layout: str, endian: str = "litt
         else c
         for c in CODECS[codecs]
     ]
-    inner = [{"name": "bytes", "configuration": {"endian": endian}}]
+    inner = [raw(endian)]
     inner += [s if isinstance(s, dict) else {"name": s} for s in steps]
     chunks = (8, 5, 6)
     if layout == "turned":
         inner.insert(0, {"name": "transpose", "configuration": {"order": [1, 2, 0]}})
     if layout.startswith("shards"):
-        inner = [sharding(inner, (4, 5, 3), "start" if "first" in layout else "end")]
+        location = "start" if "first" in layout else "end"
+        inner = [sharding(4, 5, 3, codecs=inner, index_location=location)]
     return oz.create_array(
         where,
         shape=SHAPE,
@@ -118,10 +116,7 @@ def run(where: Any, engine: str, *case: str) -> tuple[dict[str, bytes], list[Any
         array.oindex[LISTS[0]] = data[np.ix_([1, 2, 3, 4], [0, 1, 2, 3], [0, 1, 2])]
         array.vindex[POINTS[0]] = data[0, 0, :4]
         seen += [np.array(array[...])]
-    keys = {
-        str(p.relative_to(where)): p.read_bytes() for p in Path(where).rglob("*") if p.is_file()
-    }
-    return keys, seen
+    return files(where), seen
 
 
 CASES = [
@@ -131,7 +126,7 @@ CASES = [
 
 
 @needs_kernel
-@pytest.mark.parametrize("case", CASES, ids="-".join)
+@pytest.mark.parametrize("case", sample(CASES, 40), ids="-".join)
 def test_both_engines_store_the_same_keys_and_read_the_same_values(
     case: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -149,8 +144,10 @@ def test_both_engines_store_the_same_keys_and_read_the_same_values(
 
 
 @needs_kernel
-@pytest.mark.parametrize("codecs", CODECS)
-@pytest.mark.parametrize("layout", ["C", "shards", "shards-index-first"])
+@pytest.mark.parametrize(
+    ("codecs", "layout"),
+    sample(itertools.product(CODECS, ["C", "shards", "shards-index-first"]), 12),
+)
 def test_damage_is_the_same_error_in_both_engines(codecs: str, layout: str, tmp_path: Path) -> None:
     array = create(tmp_path / "x", "<u2", codecs, layout)
     array[...] = values("<u2")
@@ -180,8 +177,7 @@ def test_damage_is_the_same_error_in_both_engines(codecs: str, layout: str, tmp_
 
 
 @needs_kernel
-@pytest.mark.parametrize("codecs", CODECS)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("codecs", "layout"), sample(itertools.product(CODECS, LAYOUTS), 20))
 def test_the_kernel_reads_and_writes_memory_stores(
     codecs: str, layout: str, tmp_path: Path
 ) -> None:
@@ -194,12 +190,7 @@ def test_the_kernel_reads_and_writes_memory_stores(
             part = data[selection] if number != 2 else np.zeros_like(data[selection])
             assert kernel.write(array._bound, chosen, chosen.to_full(part)) == []
         assert np.array_equal(array[1:18:2, 3:], arrays[0][1:18:2, 3:])
-    in_files = {
-        str(p.relative_to(tmp_path / "x")): p.read_bytes()
-        for p in (tmp_path / "x").rglob("*")
-        if p.is_file()
-    }
-    assert dict(store.values) == in_files
+    assert dict(store.values) == files(tmp_path / "x")
 
 
 @needs_kernel
@@ -208,8 +199,8 @@ def test_the_kernel_reads_and_writes_memory_stores(
 def test_slices_of_a_shard_are_written_in_order(
     threads: int, location: str, tmp_path: Path
 ) -> None:
-    inner = [{"name": "bytes", "configuration": {"endian": "little"}}, *CODECS["gzip"]]
-    codecs = [sharding(inner, (64, 64, 8), location)]
+    inner = [raw(), *CODECS["gzip"]]
+    codecs = [sharding(64, 64, 8, codecs=inner, index_location=location)]
     data = np.random.default_rng(0).integers(0, 9, (128, 128, 200)).astype("u2")
     data[:64, 64:] = 0  # inner chunks that are not stored
     found = []
@@ -273,10 +264,7 @@ def test_large_chunks_without_codecs_are_stored_the_same_by_both_engines(
             )
             array[...] = data[..., ::-1]
             assert np.array_equal(array[...], data[..., ::-1])
-        found = (tmp_path / engine / "c").rglob("*")
-        stored.append(
-            {p.relative_to(tmp_path / engine): p.read_bytes() for p in found if p.is_file()}
-        )
+        stored.append(files(tmp_path / engine / "c"))
     assert stored[0] == stored[1]
     assert len(stored[0]) == (3 if keep else 2)
 
@@ -337,12 +325,10 @@ def shards(draw: st.DrawFn) -> tuple[oz.Array, np.ndarray[Any, Any], list[str]]:
     counts = tuple(draw(st.lists(st.integers(1, 3), min_size=rank, max_size=rank)))
     chunk = tuple(draw(st.lists(st.integers(1, 3), min_size=rank, max_size=rank)))
     shape = tuple(draw(st.integers(1, 2 * n * c + 1)) for n, c in zip(counts, chunk, strict=True))
-    endian = draw(st.sampled_from(["little", "big"]))
-    index: list[Any] = [{"name": "bytes", "configuration": {"endian": endian}}]
-    index += [{"name": "crc32c"}] if draw(st.booleans()) else []
+    index = [raw(draw(st.sampled_from(["little", "big"])))]
+    index += [CRC32C] if draw(st.booleans()) else []
     location = draw(st.sampled_from(["start", "end"]))
-    codec = sharding([{"name": "bytes", "configuration": {"endian": "little"}}], chunk, location)
-    codec["configuration"]["index_codecs"] = index
+    codec = sharding(*chunk, index_codecs=index, index_location=location)
     sides = tuple(n * c for n, c in zip(counts, chunk, strict=True))
     store = oz.storage.MemoryStore()
     array = oz.create_array(

@@ -7,7 +7,6 @@ import gzip
 import json
 import lzma
 import os
-import tracemalloc
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,54 +18,11 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.hierarchy.location import MAX_DEPTH
+from tests.conformance.shards import raw, sharding
+from tests.conformance.v3_metadata import array_doc, open_doc, regular
+from tests.memory import peak
 
 BOMB = bytes(2**26)  # 64 MiB of zeros, a few hundred KiB at most when packed
-
-
-def metadata(**changes: Any) -> dict[str, Any]:
-    """Return valid version 3 metadata with some fields changed or dropped."""
-    doc: dict[str, Any] = {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": [4],
-        "data_type": "int32",
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},
-        "chunk_key_encoding": {"name": "default"},
-        "fill_value": 0,
-        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-    }
-    return {k: v for k, v in {**doc, **changes}.items() if v != "drop"}
-
-
-def opened(**changes: Any) -> oz.Array:
-    return oz.open({"zarr.json": json.dumps(metadata(**changes)).encode()})
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"", "line 1 column 1"),
-        (b'{"zarr_format": 3, "x": ' + b"[" * 100_000, "nested too deeply"),
-        (b'{"zarr_format": 3, "x": ' + b"[" * 150 + b"]" * 150 + b"}", "128 levels"),
-        (b'{"zarr_format": 3, "x": ' + b"9" * 10_000 + b"}", "digits"),
-        (b'{"zarr_format": 3,}', "line 1 column"),
-    ],
-)
-def test_invalid_json_is_an_error_with_key_and_position(text: bytes, message: str) -> None:
-    with pytest.raises(oz.InvalidMetadata) as error:
-        oz.open({"zarr.json": text})
-    assert message in str(error.value)
-    assert "zarr.json" in str(error.value)
-
-
-def peak(call: Callable[[], object]) -> int:
-    """Return the peak memory of Python and NumPy during a call."""
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def lz4_bomb() -> bytes:
@@ -137,9 +93,8 @@ def test_creating_a_giant_array_takes_little_memory() -> None:
 
 
 def test_an_array_with_chunks_larger_than_any_memory_is_refused_on_opening() -> None:
-    grid = {"name": "regular", "configuration": {"chunk_shape": [2**50]}}
     with pytest.raises(oz.InvalidMetadata, match="one chunk"):
-        opened(shape=[2**50], chunk_grid=grid)
+        open_doc(shape=[2**50], chunk_grid=regular(2**50))
 
 
 def test_an_invalid_node_does_not_block_its_siblings() -> None:
@@ -157,8 +112,7 @@ def test_an_invalid_node_does_not_block_its_siblings() -> None:
 
 
 def test_a_problem_is_not_repeated_for_dependent_fields() -> None:
-    grid = {"name": "regular", "configuration": {"chunk_shape": [-1]}}
-    problems = oz.validate(metadata(chunk_grid=grid))
+    problems = oz.validate(array_doc(chunk_grid=regular(-1)))
     assert [p.field for p in problems] == ["chunk_grid"]
     assert str(problems[0]).startswith("zarr.json: chunk_grid: chunk grid 'regular': ")
 
@@ -245,37 +199,15 @@ def test_a_hierarchy_beyond_the_depth_limit_is_an_error(name: str, tmp_path: Pat
     assert any("levels deep" in f.message for f in oz.verify(top).findings if f.level == "error")
 
 
-def giant(where: Path, inner: bool) -> oz.Array:
-    """Create an array of 2^62 chunks, one of which is stored and damaged."""
-    codecs: list[Any] = [{"name": "bytes"}]
-    if inner:
-        config = {"chunk_shape": [1, 1], "codecs": codecs, "index_codecs": index()}
-        codecs = [{"name": "sharding_indexed", "configuration": config}]
-    size = 2**20 if inner else 1
-    doc = {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": [2**31, 2**31],
-        "data_type": "uint8",
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [size, size]}},
-        "chunk_key_encoding": {"name": "default"},
-        "fill_value": 0,
-        "codecs": codecs,
-    }
-    where.mkdir(parents=True)
-    (where / "zarr.json").write_text(json.dumps(doc))
-    (where / "c/0").mkdir(parents=True)
-    (where / "c/0/0").write_bytes(b"x" * 100)
-    return oz.open(where, "r+")
-
-
-def index() -> list[Any]:
-    return [{"name": "bytes", "configuration": {"endian": "little"}}]
-
-
 @pytest.mark.parametrize("inner", [False, True])
 def test_an_array_with_2_to_the_62_chunks_is_inspected_quickly(inner: bool, tmp_path: Path) -> None:
-    array = giant(tmp_path / "a", inner)
+    size = 2**20 if inner else 1
+    codecs = [sharding(1, 1, index_codecs=[raw()])] if inner else [raw()]
+    doc = array_doc(shape=[2**31] * 2, chunk_grid=regular(size, size), codecs=codecs)
+    (tmp_path / "a/c/0").mkdir(parents=True)
+    (tmp_path / "a/zarr.json").write_text(json.dumps(doc))
+    (tmp_path / "a/c/0/0").write_bytes(b"x" * 100)  # damaged
+    array = oz.open(tmp_path / "a", "r+")
     assert array.nchunks == 2**62
     assert str(array.info)
     assert array.nbytes_stored() > 100

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
+from tests.files import files
 
 FORMATS = [1, 2, "3-draft", 3]
 DATA = np.arange(1, 401, dtype="i4").reshape(20, 20)
@@ -43,10 +44,6 @@ def populate(where: Path, zarr_format: Any) -> None:
     group.create_array("a", data=DATA, chunks=(10, 10), attributes={"k": 1})
     group.create_array("g/b", data=DATA, chunks=(10, 10))
     group.create_group("empty")
-
-
-def stored(where: Path) -> dict[str, bytes]:
-    return {str(f.relative_to(where)): f.read_bytes() for f in where.rglob("*") if f.is_file()}
 
 
 def is_metadata(key: str) -> bool:
@@ -223,12 +220,12 @@ def test_no_call_removes_or_changes_stored_data(
 ) -> None:
     where = tmp_path / "x.zarr"
     populate(where, zarr_format)
-    before = stored(where)
+    before = files(where)
     assert sum(not is_metadata(key) for key in before) >= 4
     with warnings.catch_warnings(), contextlib.suppress(oz.OmnizarrError):
         warnings.simplefilter("ignore")
         _consume(call(where, tmp_path / "new.zarr"))
-    after = stored(where)
+    after = files(where)
     assert {k: v for k, v in before.items() if not is_metadata(k)}.items() <= after.items()
     assert before.keys() <= after.keys()
     node = oz.open(where, zarr_format=zarr_format)
@@ -263,10 +260,10 @@ def test_overwriting_keeps_files_that_are_not_zarr(
         name = f"data/root/{name}"
     (where / name).parent.mkdir(parents=True, exist_ok=True)
     (where / name).write_text("not Zarr")
-    before = stored(where)
+    before = files(where)
     with contextlib.suppress(oz.OmnizarrError):
         call(where)
-    assert before.items() <= stored(where).items()
+    assert before.items() <= files(where).items()
 
 
 def test_deleting_a_link_keeps_its_target(tmp_path: Path) -> None:
@@ -275,9 +272,9 @@ def test_deleting_a_link_keeps_its_target(tmp_path: Path) -> None:
     group = oz.create_group(tmp_path / "x")
     group.create_array("a", data=DATA)
     (tmp_path / "x/link").symlink_to(outside)
-    before = stored(outside)
+    before = files(outside)
     with pytest.raises(oz.StoreError, match="symbolic link"):
         del group["link"]
-    assert stored(outside) == before
+    assert files(outside) == before
     oz.create_group(tmp_path / "x", overwrite=True)
-    assert stored(outside) == before
+    assert files(outside) == before

@@ -17,7 +17,8 @@ import xarray as xr
 import omnizarr as oz
 from omnizarr import aio, cf, geo, ome
 from omnizarr import xarray as oz_xarray
-from tests.faults.test_no_data_loss import DATA, OTHER, stored
+from tests.faults.test_no_data_loss import DATA, OTHER
+from tests.files import files
 
 DATASET = xr.Dataset({"a": (("y", "x"), OTHER)})
 Call = Callable[[Path], Any]
@@ -130,11 +131,11 @@ def test_every_public_function_is_listed(module: ModuleType) -> None:
 def test_no_call_removes_or_changes_a_chunk(call: Call, tmp_path: Path) -> None:
     where = tmp_path / "x"
     populate(where)
-    before = stored(where)
+    before = files(where)
     with contextlib.suppress(oz.OmnizarrError, ValueError), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         call(where)
-    after = stored(where)
+    after = files(where)
     assert before.keys() <= after.keys()
     chunks = {k for k in before if not k.endswith(("zarr.json", ".zattrs", ".zarray", ".zgroup"))}
     assert {k for k in chunks if after[k] != before[k]} == set()

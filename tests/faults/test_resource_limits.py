@@ -18,6 +18,7 @@ import pytest
 import omnizarr as oz
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.sqlite import SQLiteStore
+from tests.crash.server import build
 from tests.faults.programs import run
 from tests.sampling import sample, tries
 from tests.servers.processes import s3_options, simple_storage
@@ -101,7 +102,7 @@ TRIES = [
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the library that makes allocations fail."""
-    made = memory.build(tmp_path_factory.mktemp("library"))
+    made = build(memory.SOURCE, tmp_path_factory.mktemp("library"))
     if made is None:
         pytest.skip(COMPILER)
     return made

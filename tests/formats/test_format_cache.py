@@ -20,8 +20,6 @@ from omnizarr.formats import format as metadata_cache
 from omnizarr.formats.v3 import V3
 from omnizarr.model import ArrayModel, FillValue, Named, Node
 
-FORMATS = (1, 2, 3, "3-draft")
-
 
 @pytest.mark.parametrize("format", [2, 3])
 def test_consolidated_metadata_that_were_handed_out_change_no_node(format: int) -> None:

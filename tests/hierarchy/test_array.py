@@ -23,6 +23,7 @@ from omnizarr.stores.sqlite import SQLiteStore
 from omnizarr.stores.wrappers import WrapperStore
 from omnizarr.stores.zip.store import ZipStore
 from omnizarr.testing import RecordingStore
+from tests.conformance.shards import sharding
 from tests.engine.test_reference import needs_kernel
 
 
@@ -410,8 +411,7 @@ def test_the_order_is_that_of_items_in_chunks_inside_shards_too(options: Any, or
 
 def test_two_reversals_of_the_axes_are_order_c() -> None:
     reverse = {"name": "transpose", "configuration": {"order": [1, 0]}}
-    inside = {"chunk_shape": [2, 3], "codecs": [reverse, "bytes"], "index_codecs": ["bytes"]}
-    codecs = [reverse, {"name": "sharding_indexed", "configuration": inside}]
+    codecs = [reverse, sharding(2, 3, codecs=[reverse, "bytes"])]
     assert oz.create_array({}, shape=(3, 2), chunks=(3, 2), dtype="u1", codecs=codecs).order == "C"
 
 

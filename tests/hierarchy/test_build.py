@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -21,12 +22,13 @@ from omnizarr.bulk import journal
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.location import Location
-from omnizarr.jobs import Progress
 from omnizarr.publish.publication import all_stages
 from omnizarr.publish.stage import FOLDER, MARKER, Mark, begin_writing, end_writing, marker, stage
 from omnizarr.storage import PrefixStore, ReadOnlyStore
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.testing import FaultyStore
+from tests.failing import Killed, Killing, interrupt_after
+from tests.sampling import sample
 
 VALUES = np.arange(60, dtype="i4").reshape(6, 10)
 STORES: dict[str, Callable[[Path], Any]] = {
@@ -78,8 +80,7 @@ DATA: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("zarr_format", FORMATS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("zarr_format", "way"), sample(itertools.product(FORMATS, WAYS), 5))
 def test_a_node_can_be_replaced_by_its_own_values(store: Any, zarr_format: Any, way: str) -> None:
     """A1: afterwards all was the fill value."""
     for lazy, expected in DATA.values():
@@ -308,14 +309,9 @@ def test_a_conversion_that_failed_is_started_again_as_asked(
     monkeypatch.setattr(journal, "BATCH", 1)
     source = oz.create_group({})
     source.create_array("x", data=VALUES + 1, chunks=(2, 2))
-
-    def stop(state: Progress) -> None:
-        if state.tasks == 5:
-            raise KeyboardInterrupt
-
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt) as error:
-            oz.convert(source.store, store, overwrite=True, progress=stop)
+            oz.convert(source.store, store, overwrite=True, progress=interrupt_after(5))
         assert any("resume=True" in note for note in error.value.__notes__)
         with pytest.raises(oz.NodeNotFound, match="incomplete"):
             oz.open(store)
@@ -324,7 +320,7 @@ def test_a_conversion_that_failed_is_started_again_as_asked(
     assert _clean(store)
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", sample(range(8), 3))
 def test_a_writer_killed_while_it_replaces_leaves_the_old_node_or_the_new_one(
     tmp_path: Path, number: int
 ) -> None:
@@ -345,28 +341,13 @@ def test_a_writer_killed_while_it_replaces_leaves_the_old_node_or_the_new_one(
     assert np.array_equal(oz.open(path)[...], found)
 
 
-class Killed(BaseException):
-    """The end of a process, as far as a store can see it."""
-
-
 @pytest.mark.parametrize("number", range(30))
 def test_a_store_without_renaming_loses_nothing(number: int) -> None:
     inner = FaultyStore(MemoryStore(), lambda operation, key: None)
     oz.create_array(inner, data=VALUES, chunks=(4, 4))
-    left = number
-
-    def fault(operation: str, key: str) -> Exception | None:
-        nonlocal left
-        if operation in ("set", "erase", "set_new", "erase_prefix", "set_many"):
-            left -= 1
-        if left < 0:
-            raise Killed
-        return None
-
+    killing = Killing(inner, number + 1)
     with suppress(Killed):
-        oz.create_array(
-            FaultyStore(inner, fault), data=np.full((6, 10), 7), chunks=(4, 4), overwrite=True
-        )
+        oz.create_array(killing, data=np.full((6, 10), 7), chunks=(4, 4), overwrite=True)
     try:
         found = oz.open(inner)[...]
     except oz.NodeNotFound:

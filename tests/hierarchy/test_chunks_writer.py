@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import tracemalloc
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.testing import RecordingStore
+from tests.memory import peak
 
 SHAPE = (20, 17, 13)
 
@@ -103,12 +103,12 @@ def test_no_more_than_the_budget_waits_in_memory(
     budget, shape = 2**20, (1024, 64, 64)  # 32 MiB in chunks of 128 KiB
     with oz.configure(engine=engine, threads=1):
         array = oz.create_array(tmp_path / "x", shape=shape, chunks=(16, 64, 64), dtype="u2")
-        tracemalloc.start()
-        with array.writer(budget) as writer:
-            writer[selection] = 1
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert peak < budget + 8 * 2**17
+
+        def write() -> None:
+            with array.writer(budget) as writer:
+                writer[selection] = 1
+
+        assert peak(write) < budget + 8 * 2**17
         wanted = np.zeros(shape, "u2")
         wanted[selection] = 1
         assert np.array_equal(array[...], wanted)

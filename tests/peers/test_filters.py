@@ -21,6 +21,7 @@ from zarr.core.buffer import default_buffer_prototype
 
 import omnizarr as oz
 from tests.peers.environments import ZarrPython2
+from tests.sampling import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -174,13 +175,13 @@ def test_zarr_python_2_reads_the_same_numbers(zarr_python_2: ZarrPython2, tmp_pa
     cases = {}
     for kind in KINDS:
         for i, step in enumerate(filters_on(kind)):
-            for orders in itertools.product("<>", repeat=3):
+            for orders in sample(itertools.product("<>", repeat=3), 3):
                 name = f"{kind[:2]}-{i}-{''.join(orders)}".replace("<", "l").replace(">", "b")
                 case = orders[0] + kind, "CF"[i % 2], with_order(step, *orders[1:])
                 cases[name] = (name, *case)
     given = {"path": str(tmp_path / "a"), "numbers": NUMBERS, "cases": [*cases.values()]}
     expected = zarr_python_2.run(WRITE, **given)
-    assert len(expected) > 0.8 * len(cases)
+    assert len(expected) > len(cases) / 2
     group = oz.open(tmp_path / "a")
     mine = oz.create_group(tmp_path / "b", zarr_format=2)
     with np.errstate(all="ignore"):

@@ -14,7 +14,9 @@ from typing import Literal
 
 from packaging.version import Version
 
-from tests.peers.cases import Case
+import omnizarr as oz
+from tests.peers import cases
+from tests.peers.cases import ATTRIBUTES, Case
 
 Verb = Literal["reads", "writes"]
 VERBS: tuple[Verb, Verb] = ("reads", "writes")
@@ -53,15 +55,35 @@ class Exchange:
 
     table: tuple[Unsupported, ...]
     version: str
-    problem_of: Callable[[Path, Case, Verb], str]  # of one library with what the other wrote
-    problem_of_theirs: Callable[[Path, Case], str]  # of the other one
+    write: Callable[[Path, Case], None]  # an array, by the other library
+    compare: Callable[[Path, Case], str]  # how what the other one reads differs
+    attributes: tuple[int, ...] = (2, 3)  # the formats of which it has them
+
+    def problem_of(self, here: Path, one: Case, verb: Verb) -> str:
+        """Return why one library cannot read what the other wrote."""
+        if verb == "reads":
+            cases.write(cases.ours(here, one), one)
+            return self.problem_of_theirs(here, one)
+        try:
+            self.write(here, one)
+        except Exception as e:  # whatever the peer raises
+            return f"{type(e).__name__}: {e}"
+        attributes = ATTRIBUTES if one.format in self.attributes else {}
+        return cases.compare(oz.open(here), one, attributes)
+
+    def problem_of_theirs(self, here: Path, one: Case) -> str:
+        """Return why the other library cannot read an array."""
+        try:
+            return self.compare(here, one)
+        except Exception as e:
+            return f"{type(e).__name__}: {e}"
 
     def wrong(self, where: Path, these: list[Case], verb: Verb) -> list[str]:
         """Return the unexpected failures and successes of the cases."""
         wrong = []
         for one in these:
             reason = reason_for(self.table, self.version, verb, one)
-            problem = self.problem_of(where, one, verb)
+            problem = self.problem_of(where / one.name, one, verb)
             if problem and reason is None:
                 wrong.append(f"{one.name}: {problem[:300]}")
             elif reason is not None and not problem:

@@ -1,33 +1,25 @@
 """A writer that is killed at any moment leaves the old node, or one that is known as incomplete.
 
-`make soak` tries 200 moments of each writer; tests/crash ends it after each of its changes.
+`make soak` tries 200 moments of every writer; tests/crash ends it after each of its changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.crash.operations import OPERATIONS
-from tests.crash.server import Client, serving
-from tests.sampling import SEED, tries
+from tests.crash.server import Client
+from tests.crash.test_promises import client
+from tests.sampling import SEED, sample, tries
 
+__all__ = ["client"]
 WRITERS = (
     *("create with data", "save", "overwrite", "copy hierarchy", "convert", "rechunk", "pyramid"),
     *("import", "OME write", "CF write", "geo write", "xarray write", "Dask write"),
 )
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with serving(tmp_path_factory.mktemp("moments")) as found:
-        if found is None:
-            pytest.skip("the machine needs Linux and a compiler (cc)")
-        yield found
-
-
-@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("writer", sample(WRITERS, 5))
 def test_a_writer_that_is_killed_at_any_moment_leaves_no_node_in_part(
     client: Client, writer: str
 ) -> None:

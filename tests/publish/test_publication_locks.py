@@ -20,6 +20,7 @@ import omnizarr as oz
 from omnizarr.concurrency import file_locks
 from omnizarr.publish.publication import locked_destination
 from omnizarr.stores import leases
+from tests.failing import interrupt_after
 
 VALUES = np.arange(400.0).reshape(20, 20)
 JOBS: dict[str, Callable[..., oz.jobs.Job[Any]]] = {
@@ -131,13 +132,8 @@ def test_a_whole_job_and_a_part_do_not_run_together_in_a_store_with_leases(
 
 def _interrupt(job: oz.jobs.Job[Any], tasks: int = 2) -> None:
     """Run a job until some tasks are done."""
-
-    def stop(progress: oz.jobs.Progress) -> None:
-        if progress.tasks >= tasks:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        oz.run(job, workers=1, progress=stop)
+        oz.run(job, workers=1, progress=interrupt_after(tasks))
 
 
 def _change(source: Path) -> None:

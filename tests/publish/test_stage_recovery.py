@@ -15,14 +15,14 @@ import pytest
 import omnizarr as oz
 from omnizarr import storage, stores
 from omnizarr.bulk import journal
-from omnizarr.jobs import Progress
 from omnizarr.model.paths import is_ours
 from omnizarr.publish.directory import DirectoryStage
 from omnizarr.publish.publication import all_stages
 from omnizarr.publish.stage import FOLDER, Extent, stage
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.testing import FaultyStore
-from tests.hierarchy.test_build import STORES, VALUES, Killed
+from tests.failing import Killed, Killing, interrupt_after
+from tests.hierarchy.test_build import STORES, VALUES
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
@@ -69,17 +69,11 @@ def test_a_copy_to_a_failing_store_is_complete_or_absent(operation: str, number:
     """Chunks were erased after metadata had been stored: arrays of fill values."""
     source = oz.create_group({})
     source.create_array("g/x", data=VALUES, chunks=(4, 4))
-    left = number
     inner = MemoryStore()
-
-    def fault(what: str, key: str) -> Exception | None:
-        nonlocal left
-        left -= what == operation
-        return oz.StoreError("the line is cut") if left < 0 else None
-
     oz.create_group(inner)
+    cut = Killing(inner, number + 1, lambda: oz.StoreError("the line is cut"), (operation,))
     with suppress(oz.StoreError):
-        oz.copy(source["g"], storage.PrefixStore(FaultyStore(inner, fault), "g"))
+        oz.copy(source["g"], storage.PrefixStore(cut, "g"))
     for _, array in oz.open(inner).members(None):
         if isinstance(array, oz.Array):
             np.testing.assert_array_equal(array[...], VALUES)
@@ -91,14 +85,9 @@ def test_an_incomplete_conversion_is_not_taken_for_an_empty_store(
     """New arrays took the chunks of an interrupted conversion for their own."""
     monkeypatch.setattr(journal, "BATCH", 1)
     source = oz.create_array({}, data=VALUES, chunks=(2, 2))
-
-    def stop(state: Progress) -> None:
-        if state.tasks == 5:
-            raise KeyboardInterrupt
-
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            oz.convert(source.store, tmp_path / "t", progress=stop, overwrite=True)
+            oz.convert(source.store, tmp_path / "t", progress=interrupt_after(5), overwrite=True)
         for create in (
             lambda: oz.create_array(tmp_path / "t", shape=VALUES.shape, dtype="i4", chunks=(2, 2)),
             lambda: oz.open(tmp_path / "t", "a"),
@@ -115,13 +104,8 @@ def test_a_conversion_is_resumed_from_its_own_source_only(tmp_path: Path) -> Non
     """Equal metadata were enough, so chunks of two sources were mixed."""
     for name, factor in (("one", 1), ("two", 2)):
         oz.create_array(tmp_path / name, data=VALUES * factor, chunks=(2, 2))
-
-    def stop(state: Progress) -> None:
-        if state.tasks:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        oz.convert(tmp_path / "one", tmp_path / "t", zarr_format=2, progress=stop)
+        oz.convert(tmp_path / "one", tmp_path / "t", zarr_format=2, progress=interrupt_after(1))
     with pytest.raises(oz.NodeExists, match="not the same"):
         oz.convert(tmp_path / "two", tmp_path / "t", zarr_format=2, resume=True)
     for unknown in ({}, MemoryStore()):
@@ -254,17 +238,9 @@ def test_a_conversion_killed_while_it_stores_metadata_is_started_again(number: i
     """Found by the state machine: metadata below the marker were taken for other nodes."""
     source = oz.create_group({})
     source.create_array("a/b", data=VALUES + 1, chunks=(6, 10))
-    inner, left = MemoryStore(), number
-
-    def fault(what: str, key: str) -> Exception | None:
-        nonlocal left
-        left -= what in ("set", "set_new")
-        if left < 0:
-            raise Killed
-        return None
-
-    with suppress(Killed):
-        oz.convert(source.store, FaultyStore(inner, fault), zarr_format=2)
+    inner = MemoryStore()
+    with suppress(Killed, oz.StoreError):
+        oz.convert(source.store, Killing(inner, number + 1), zarr_format=2)
     oz.convert(source.store, inner, zarr_format=2, overwrite=True)
     np.testing.assert_array_equal(oz.open(inner)["a/b"][...], VALUES + 1)
     assert oz.verify(inner).findings == []
@@ -310,12 +286,13 @@ def half(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return store
 
 
-@pytest.mark.parametrize("reader", READERS)
 def test_what_reads_a_hierarchy_does_not_take_a_staged_array_for_an_erased_one(
-    half: Any, reader: str, tmp_path: Path
+    half: Any, tmp_path: Path
 ) -> None:
-    with pytest.raises(oz.StoreError, match=r"/g/a in .* may be absent.* was interrupted.*repair"):
-        READERS[reader](half, tmp_path / "to")
+    said = r"/g/a in .* may be absent.* was interrupted.*repair"
+    for name, read in READERS.items():
+        with pytest.raises(oz.StoreError, match=said):
+            read(half, tmp_path / name)
 
 
 def test_a_backup_keeps_what_is_only_staged_in_its_source(half: Any, tmp_path: Path) -> None:

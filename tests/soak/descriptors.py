@@ -13,6 +13,7 @@ from typing import Any
 import omnizarr as oz
 from omnizarr.model.paths import OURS
 from omnizarr.publish.stage import JOURNAL, MARKER  # which a conversion leaves, to be resumed
+from tests.files import files
 from tests.soak.operations import ERASING, OPERATIONS, elements, finish, torn
 
 HANDFUL = 5
@@ -41,13 +42,6 @@ def descriptors(most: int = 0) -> int:
     if most and len(os.listdir("/proc/self/fd")) > most:
         gc.collect()
     return len(os.listdir("/proc/self/fd"))
-
-
-def files(location: Path) -> dict[str, bytes]:
-    """Return the contents of all files below a directory, by path."""
-    return {
-        str(p.relative_to(location)): p.read_bytes() for p in location.rglob("*") if p.is_file()
-    }
 
 
 def run(folder: Path, operation: str) -> None:

@@ -11,7 +11,6 @@ import ctypes
 import os
 import resource
 import shutil
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -35,16 +34,6 @@ LEAST = 2**12  # bytes of an allocation that may fail; NumPy has errors of its o
 MUCH = np.random.default_rng(0).integers(1, 2**31, 2**22, dtype="i4")  # hardly to be packed
 MOST, STRIDE = 2**25, 2**20  # bytes of address space that are left, in steps
 SOURCE = Path(__file__).with_name("failing_memory.c")
-
-
-def build(folder: Path) -> Path | None:
-    """Return the path of the library, or None if there is no compiler."""
-    compiler, made = shutil.which("cc"), folder / "failing_memory.so"
-    if compiler is None or sys.platform != "linux":
-        return None
-    command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(made), str(SOURCE)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return made if done.returncode == 0 else None
 
 
 def _much(location: Path) -> oz.Array:

@@ -127,11 +127,3 @@ def test_a_password_is_not_shown() -> None:
     with pytest.raises(MissingPackage) as caught:
         resolve("smb://me:secret@host/share/x")
     assert "secret" not in str(caught.value)
-
-
-def test_without_the_package_the_error_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "fsspec.core", None)
-    with pytest.raises(MissingPackage, match=r"pip install 'omnizarr\[fsspec\]'"):
-        resolve("ftp://host/x")

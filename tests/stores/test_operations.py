@@ -101,6 +101,7 @@ def test_a_shard_that_is_erased_between_two_requests_is_absent(web: Web) -> None
     assert oz.open(web.url)[20:24].tolist() == [-1] * 4
 
 
+@pytest.mark.shows("DX-26")
 def test_a_shard_of_the_draft_is_one_value_or_the_other(web: Web) -> None:
     values, other = arrays({"chunks": (4,), "shards": (64,), "zarr_format": "3-draft"})
     key = first(values)
@@ -284,10 +285,6 @@ def test_ten_thousand_nodes_are_listed_in_a_bounded_number_of_requests(gs: Cloud
 def settle() -> None:
     """Wait until files written so far are old enough to be trusted."""
     time.sleep(1.2 * local.TICK / 1e9)
-
-
-def make(kind: str, where: Path) -> Any:
-    return oz.storage.MemoryStore() if kind == "memory" else oz.storage.LocalStore(where)
 
 
 def test_a_file_changed_in_place_within_one_tick_is_never_trusted(tmp_path: Path) -> None:

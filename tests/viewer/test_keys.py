@@ -20,11 +20,12 @@ from starlette.exceptions import HTTPException
 import omnizarr as oz
 from omnizarr.bulk.view_as.nodes import ViewedArray
 from omnizarr.errors import StoreError
-from omnizarr.stores import LocalStore, MemoryStore, Range
+from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.wrappers import PrefixStore
 from omnizarr.viewer import keys
 from omnizarr.viewer.access import FairShare, ServerLimits
 from tests.bulk.view_as.cases import SOURCES
+from tests.conformance.key_value import SmallestStore
 from tests.viewer.conftest import client_of, raw_get
 
 LARGE = os.urandom(2 * keys.PIECE + 777)
@@ -39,25 +40,6 @@ def _fill(store: Any) -> Any:
     return store
 
 
-class Plain:
-    """A store that can do no more than the smallest one."""
-
-    read_only = False
-
-    def __init__(self) -> None:
-        self.values: dict[str, bytes] = {}
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        value = self.values.get(key)
-        return value if value is None or range is None else range.of(value)
-
-    def set(self, key: str, value: bytes) -> None:
-        self.values[key] = bytes(value)
-
-    def erase(self, key: str) -> None:
-        self.values.pop(key, None)
-
-
 @pytest.fixture(scope="module", params=["directory", "memory", "prefix", "plain"])
 def client(request: Any, tmp_path_factory: Any) -> Iterator[httpx.Client]:
     if request.param == "directory":
@@ -65,7 +47,7 @@ def client(request: Any, tmp_path_factory: Any) -> Iterator[httpx.Client]:
     elif request.param == "prefix":
         store = PrefixStore(LocalStore(tmp_path_factory.mktemp("served")), "inner/")
     else:
-        store = Plain() if request.param == "plain" else MemoryStore()
+        store = SmallestStore() if request.param == "plain" else MemoryStore()
     _fill(store)
     if hasattr(store, "generation"):  # which is another each time for a file of a moment ago
         while any(store.generation(key) != store.generation(key) for key in VALUES):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 import omnizarr as oz
 from omnizarr.storage_transformers import indexed_shards
+from tests.conformance.shards import GZIP, raw, sharding
 
 VALUES = np.arange(70, dtype="<f4").reshape(10, 7)
 CHUNKS = (4, 3)
@@ -52,15 +53,7 @@ def expected(values: npt.NDArray[Any] = VALUES) -> npt.NDArray[Any]:
     return found
 
 
-def _sharding(inner: list[Any], chunks: tuple[int, int] = CHUNKS) -> dict[str, Any]:
-    index = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
-    config = {"chunk_shape": list(chunks), "codecs": inner, "index_codecs": index}
-    return {"name": "sharding_indexed", "configuration": config}
-
-
-_PLAIN: list[Any] = [{"name": "bytes", "configuration": {"endian": "little"}}]
 _TRANSPOSE = {"name": "transpose", "configuration": {"order": [1, 0]}}
-_GZIP = {"name": "gzip", "configuration": {"level": 1}}
 
 SOURCES: dict[str, Maker] = {
     "1": make(1),
@@ -75,17 +68,17 @@ SOURCES: dict[str, Maker] = {
     "3": make(3),
     "3, keys of 2": make(3, chunk_key_encoding={"name": "v2", "separator": "."}),
     "3, big-endian": make(3, VALUES.astype(">f4")),
-    "3, transposed": make(3, codecs=[_TRANSPOSE, *_PLAIN, _GZIP]),
-    "3, scaled": make(3, codecs=[{"name": "scale_offset", "configuration": {"scale": 2}}, *_PLAIN]),
+    "3, transposed": make(3, codecs=[_TRANSPOSE, raw(), GZIP]),
+    "3, scaled": make(3, codecs=[{"name": "scale_offset", "configuration": {"scale": 2}}, raw()]),
     "3, shards": make(3, shards=(8, 6)),
     "3, shards without compression": make(3, shards=(8, 6), compressors=None),
     "3, shards in shards": make(
-        3, chunks=(8, 6), codecs=[_sharding([_sharding(_PLAIN)], (8, 3))], shards=None
+        3, chunks=(8, 6), codecs=[sharding(8, 3, codecs=[sharding(*CHUNKS)])], shards=None
     ),
     "3, transposed shards": make(
-        3, chunks=(8, 6), codecs=[_TRANSPOSE, _sharding([*_PLAIN, _GZIP], (3, 4))]
+        3, chunks=(8, 6), codecs=[_TRANSPOSE, sharding(3, 4, codecs=[raw(), GZIP])]
     ),
-    "3, compressed shards": make(3, chunks=(8, 6), codecs=[_sharding(_PLAIN), _GZIP]),
+    "3, compressed shards": make(3, chunks=(8, 6), codecs=[sharding(*CHUNKS), GZIP]),
     "3, rectilinear": make(3, chunks=((4, 6), (3, 3, 1))),
     "3, rectilinear shards": make(3, shards=((4, 8), (3, 6))),
 }

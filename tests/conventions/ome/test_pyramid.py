@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
@@ -19,7 +19,6 @@ def _image(shape: tuple[int, ...], dtype: str = "u2", seed: int = 0) -> Any:
     return np.random.default_rng(seed).integers(0, 200, shape).astype(dtype)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     shape=st.lists(st.integers(1, 40), min_size=2, max_size=3).map(tuple),
     chunk=st.integers(1, 16),

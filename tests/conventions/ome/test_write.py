@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import omnizarr as oz
 from omnizarr.bulk.pyramid import NAMES
 from tests.bulk.test_pyramid import downsample
 from tests.conventions.recording import Recording
+from tests.memory import peak
 
 
 class Source:
@@ -150,22 +150,15 @@ def test_nothing_looks_like_an_image_until_it_is_complete() -> None:
     assert store == {}
 
 
-def test_memory_stays_within_a_few_units(tmp_path: Path) -> None:
+def test_memory_stays_within_a_few_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = (256, 256, 256)
     source = oz.create_array(tmp_path / "s.zarr", shape=shape, dtype="u2", chunks=(32, 64, 64))
     source[...] = 7
-    tracemalloc.start()
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("omnizarr.bulk.pyramid.MEMORY", 2**20)
-            image = oz.ome.write(
-                tmp_path / "t.zarr", source, levels=4, chunks=(16, 32, 32), shards=(32, 64, 64)
-            )
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < source.nbytes / 3
-    assert (image.levels[3][...] == 7).all()
+    monkeypatch.setattr("omnizarr.bulk.pyramid.MEMORY", 2**20)
+    options: Any = {"levels": 4, "chunks": (16, 32, 32), "shards": (32, 64, 64)}
+    taken = peak(lambda: oz.ome.write(tmp_path / "t.zarr", source, **options))
+    assert taken < source.nbytes / 3
+    assert (oz.ome.open(tmp_path / "t.zarr").levels[3][...] == 7).all()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import omnizarr as oz
 SCALE = (33550, "d", 3, (10.0, 5.0, 0.0), False)
 TIE = (33922, "d", 6, (0.0, 0.0, 0.0, 500.0, 900.0, 0.0), False)
 KEYS = (34735, "H", 16, (1, 1, 0, 3, 1024, 0, 1, 1, 1025, 0, 1, 1, 3072, 0, 1, 32633), False)
-CONTROL = (33922, "d", 12, (0.0, 0, 0, 5, 5, 0, 1, 1, 0, 6, 4, 0), False)
 HOLES = np.array([[100, -9999], [300, 400]], "i2")
 PLACE = {"spatial:transform": [10.0, 0.0, 500.0, 0.0, -5.0, 900.0], "proj:code": "EPSG:32633"}
 PACKED = {"_FillValue": -9999, "scale_factor": 0.5, "add_offset": 2.0, "units": "m <&> µ"}

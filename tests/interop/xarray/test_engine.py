@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ import xarray as xr
 import omnizarr as oz
 import omnizarr.xarray as ozx
 from omnizarr.errors import Conflict
-from omnizarr.stores.wrappers import WrapperStore
+from omnizarr.testing import RecordingStore
+from tests.memory import peak
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:zarr")
 
@@ -57,18 +57,6 @@ def with_text(dataset: xr.Dataset) -> xr.Dataset:
 def opened(path: Any, engine: str = "omnizarr", **options: Any) -> xr.Dataset:
     with xr.open_dataset(path, engine=engine, **options) as dataset:
         return dataset.load()
-
-
-class Recording(WrapperStore):
-    """Records the keys that were read."""
-
-    def __init__(self, inner: Any) -> None:
-        super().__init__(inner)
-        self.seen: list[str] = []
-
-    def _call(self, verb: str, keys: Any, work: Any) -> Any:
-        self.seen += [str(k) for k in keys if verb.startswith("get")]
-        return super()._call(verb, keys, work)
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -121,7 +109,7 @@ def test_a_single_array_is_a_dataset_of_one_variable(tmp_path: Path, zarr_format
 
 def test_only_the_chunks_that_are_needed_are_read() -> None:
     values = np.arange(100.0).reshape(10, 10)
-    store = Recording(oz.storage.MemoryStore())
+    store = RecordingStore(oz.storage.MemoryStore())
     data = xr.Dataset({"t": (("y", "x"), values)})
     data.omnizarr.to(store, encoding={"t": {"chunks": (5, 5)}})
     dataset = xr.open_dataset(store, engine="omnizarr")
@@ -133,10 +121,10 @@ def test_only_the_chunks_that_are_needed_are_read() -> None:
         (points, {"t/c/0/0", "t/c/1/1"}),
     ):
         part = dataset.t.isel(indices)  # type: ignore[arg-type]
-        store.seen.clear()
+        store.calls.clear()
         if indices:
             xr.testing.assert_equal(part.load(), data.t.isel(indices))  # type: ignore[arg-type]
-        assert {k for k in store.seen if "/c/" in k} == chunks
+        assert {k for call in store.calls for k in call.keys if "/c/" in k} == chunks
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -495,15 +483,8 @@ def test_packing_and_unpacking_need_little_more_memory_than_the_numbers(tmp_path
     values = np.arange(2**22).reshape(2048, 2048) % 999 / 2.0
     data = xr.Dataset({"v": (("y", "x"), values)})
     packing = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1, "chunks": (256, 256)}
-    tracemalloc.start()
-    try:
-        ozx.write(data, tmp_path / "x", encoding={"v": packing})
-        written = tracemalloc.get_traced_memory()[1]
-        tracemalloc.reset_peak()
-        found = xr.open_dataset(tmp_path / "x", engine="omnizarr").load()
-        read = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    np.testing.assert_array_equal(found.v, values)
+    written = peak(lambda: ozx.write(data, tmp_path / "x", encoding={"v": packing}))
     assert written < values.nbytes * 0.75
-    assert read < values.nbytes * 1.5
+    found = xr.open_dataset(tmp_path / "x", engine="omnizarr")
+    assert peak(found.load) < values.nbytes * 1.5
+    np.testing.assert_array_equal(found.v, values)

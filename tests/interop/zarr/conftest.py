@@ -1,4 +1,4 @@
-"""zarr, with omnizarr in its place while a test runs."""
+"""zarr, with omnizarr in its place while a test runs, or a module of tests."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import omnizarr
 from omnizarr.errors import OmnizarrWarning
 
 
-@pytest.fixture
-def zarr() -> Iterator[Any]:
+def replaced() -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OmnizarrWarning)  # other tests have imported zarr before
         omnizarr.as_zarr()
@@ -21,3 +20,6 @@ def zarr() -> Iterator[Any]:
 
     yield zarr
     omnizarr.as_zarr(undo=True)
+
+
+zarr = pytest.fixture(replaced)

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 from omnizarr.interop.zarr import library
+from tests.interop.zarr.conftest import replaced
+
+zarr = pytest.fixture(replaced, scope="module")
 
 DATA = np.arange(4 * 5).reshape(4, 5)
 

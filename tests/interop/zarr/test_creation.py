@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 from unittest.mock import AsyncMock, patch
 
@@ -10,6 +9,9 @@ import numpy as np
 import pytest
 
 from omnizarr.interop.zarr import library
+from tests.interop.zarr.conftest import replaced
+
+zarr = pytest.fixture(replaced, scope="module")
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -23,20 +25,17 @@ def test_metadata_are_made_without_calls_that_a_test_counts(zarr: Any, zarr_form
     np.testing.assert_array_equal(zarr.open_array(store, path="a")[:], 3)
 
 
+TYPES = ("f4", ">i2", "bool", "uint64", "c16", "str", "S3", "<M8[ns]", np.dtype("i1"), int)
+
+
+@pytest.mark.filterwarnings("ignore")  # of types without a specification
 @pytest.mark.parametrize("zarr_format", [2, 3])
-@pytest.mark.parametrize(
-    "dtype", ["f4", ">i2", "bool", "uint64", "c16", "str", "S3", "<M8[ns]", np.dtype("i1"), int]
-)
-def test_types_are_described_as_zarr_python_describes_them(
-    zarr: Any, dtype: Any, zarr_format: int
-) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of types without a specification
-        made = zarr.create_array({}, shape=(4,), dtype=dtype, zarr_format=zarr_format)
-        create = library.original("zarr.api.asynchronous", "create_array")
-        store = library.scratch_store()
-        theirs = library.sync(create(store, shape=(4,), dtype=dtype, zarr_format=zarr_format))
-        assert made.metadata.to_dict() == theirs.metadata.to_dict()
+def test_types_are_described_as_zarr_python_describes_them(zarr: Any, zarr_format: int) -> None:
+    create = library.original("zarr.api.asynchronous", "create_array")
+    for dtype in TYPES:
+        options = {"shape": (4,), "dtype": dtype, "zarr_format": zarr_format}
+        theirs = library.sync(create(library.scratch_store(), **options))
+        assert zarr.create_array({}, **options).metadata.to_dict() == theirs.metadata.to_dict()
 
 
 def test_an_order_of_chunks_in_shards_is_kept_and_warned_of_if_it_has_no_effect(zarr: Any) -> None:

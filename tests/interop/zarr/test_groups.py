@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 import omnizarr
+from tests.interop.zarr.conftest import replaced
+
+zarr = pytest.fixture(replaced, scope="module")
 
 
 def test_a_node_of_the_other_kind_is_the_error_of_zarr_python(zarr: Any) -> None:

@@ -11,6 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.interop.zarr.conftest import replaced
+
+zarr = pytest.fixture(replaced, scope="module")
+
 
 def _contents(store: Any) -> dict[str, bytes]:
     return {key: value.to_bytes() for key, value in store._store_dict.items()}

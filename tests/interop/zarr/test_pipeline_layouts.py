@@ -33,7 +33,6 @@ from omnizarr.interop.zarr import pipeline_batches
 from tests.interop.zarr.pipeline_arrays import OURS, THEIRS, contents, create, reopened, same, using
 
 TYPES = ("u1", "<i2", ">i4", "f4", ">f8", "c8", "?", "M8[s]", "S5", "U3", "V6", "i4,f8", "i2,u1")
-LENGTHS = st.integers(1, 9)
 COMPRESSORS: dict[str, Any] = {
     "none": None,
     "zstd": ZstdCodec(level=1),

@@ -16,6 +16,9 @@ from zarr.core.buffer import default_buffer_prototype
 import omnizarr
 from omnizarr.interop.zarr.stores import OmnizarrStore
 from omnizarr.stores import LocalStore
+from tests.interop.zarr.conftest import replaced
+
+zarr = pytest.fixture(replaced, scope="module")
 
 
 def _wrapper(zarr: Any) -> Any:

@@ -20,8 +20,8 @@ import omnizarr as oz
 from omnizarr.errors import StoreError, WrongType
 from omnizarr.formats import Probe
 from omnizarr.hierarchy.lookup import fetch_probe
-from omnizarr.stores import Range
 from omnizarr.stores.fsspec import FsspecStore
+from omnizarr.testing import FaultyStore
 from tests.servers.web import Answer, Web, running
 
 DATA = np.arange(64 * 64, dtype="u2").reshape(64, 64)
@@ -99,28 +99,6 @@ def test_chunks_that_a_store_does_not_list_are_copied_and_counted() -> None:
 # Probes
 
 
-class Refusing(dict[str, bytes]):
-    """A store that fails for some keys."""
-
-    read_only = False
-
-    def __init__(self, values: dict[str, bytes], refused: frozenset[str]) -> None:
-        super().__init__(values)
-        self.refused = refused
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:  # type: ignore[override]
-        if key in self.refused:
-            raise StoreError(f"cannot read {key!r}")
-        value = super().get(key)
-        return value if value is None or range is None else range.of(value)
-
-    def set(self, key: str, value: bytes) -> None:
-        self[key] = value
-
-    def erase(self, key: str) -> None:
-        self.pop(key, None)
-
-
 V3 = b'{"zarr_format": 3, "node_type": "group"}'
 DOCUMENTS = {"zarr.json": V3, ".zgroup": b'{"zarr_format": 2}', "meta": b"{}"}
 
@@ -131,7 +109,11 @@ def test_a_probe_for_another_format_is_no_error_of_opening(
 ) -> None:
     """D6b: the preferred format decides, so its keys must have been read without an error."""
     values = {k: v for k, v in DOCUMENTS.items() if k in present}
-    store = Refusing(values, frozenset(refused))
+
+    def fault(operation: str, key: str) -> Exception | None:
+        return StoreError(f"cannot read {key!r}") if key in refused else None
+
+    store = FaultyStore(oz.storage.MemoryStore(values), fault)
     probe, order = Probe(""), Probe("").keys_in_order()
     read = {k: v for k, v in values.items() if k not in refused}
     decides = next((i for i, keys in enumerate(order) if {*keys} & values.keys()), len(order) - 1)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import basic_indices
 
 import omnizarr as oz
+from tests.indexing.test_selection import positions
 
 Values = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -62,7 +63,7 @@ def _basic(draw: st.DrawFn, array: oz.Array, unique: bool) -> Chosen:
 def _orthogonal(draw: st.DrawFn, array: oz.Array, unique: bool) -> Chosen:
     shape = array.shape
     items = tuple(draw(_along(n, unique)) for n in shape)
-    index = np.ix_(*(_positions(i, n) for i, n in zip(items, shape, strict=True)))
+    index = np.ix_(*(positions(i, n) for i, n in zip(items, shape, strict=True)))
     lengths = zip(np.broadcast_shapes(*(x.shape for x in index)), items, strict=True)
     kept = tuple(n for n, item in lengths if not isinstance(item, int))
     if draw(st.booleans()):
@@ -79,13 +80,6 @@ def _along(length: int, unique: bool) -> st.SearchStrategy[Any]:
     return st.one_of(
         st.slices(length), position, chosen, masks.map(lambda found: np.array(found, bool))
     )
-
-
-def _positions(item: Any, length: int) -> npt.NDArray[np.intp]:
-    if isinstance(item, slice):
-        return np.arange(length)[item]
-    found = np.atleast_1d(np.asarray(item))
-    return np.flatnonzero(found) if found.dtype == bool else found.astype(np.intp)
 
 
 def _points(draw: st.DrawFn, array: oz.Array, unique: bool) -> Chosen:

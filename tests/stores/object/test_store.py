@@ -15,7 +15,7 @@ import urllib3
 
 import omnizarr
 from omnizarr import stores
-from omnizarr.errors import InvalidArgument, MissingPackage, StoreError
+from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import resolve
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.testing import run_in_fork
@@ -250,18 +250,6 @@ def test_the_store_works_in_forked_processes_and_their_children(cloud: Cloud) ->
     for _ in range(2):
         run_in_fork(child)
         assert store.get("k") == b"x"
-
-
-def test_without_the_package_the_error_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from omnizarr.stores.object import obstore
-
-    monkeypatch.setattr(obstore, "_library", None)
-    monkeypatch.setattr(obstore, "_clients", {})
-    monkeypatch.setitem(__import__("sys").modules, "obstore", None)
-    with pytest.raises(MissingPackage, match=r"pip install 'omnizarr\[cloud\]'"):
-        resolve("s3://bucket/x")
 
 
 def bucket(number: int, **options: Any) -> Any:

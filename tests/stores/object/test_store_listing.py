@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from omnizarr import stores
 from omnizarr.errors import StoreError
 from omnizarr.stores import resolve
 from omnizarr.stores.object.store import ObjectStore, _Listing
+from tests.memory import peak
 from tests.servers import gcs
 from tests.servers.s3 import GeneratedBucket, SimpleStorage
 from tests.servers.web import Web, running
@@ -106,15 +106,13 @@ def _list_all(listing: _Listing, client: Client, found: list[str]) -> None:
 
 
 def test_a_listing_needs_no_memory_for_each_key() -> None:
-    def peak(count: int) -> int:
+    listed: list[int] = []
+
+    def taken(count: int) -> int:
         with running(GeneratedBucket(count)) as server:
             store = open_bucket(server, "s3")
-            tracemalloc.start()
-            try:
-                number = sum(1 for _ in stores.list_entries(store, ""))
-                return tracemalloc.get_traced_memory()[1] if number == count + 1 else -1
-            finally:
-                tracemalloc.stop()
+            return peak(lambda: listed.append(sum(1 for _ in stores.list_entries(store, ""))))
 
-    small, large = peak(3000), peak(60_000)
-    assert 0 < large < small + 2**20
+    small, large = taken(3000), taken(30_000)
+    assert listed == [3001, 30_001]
+    assert large < small + 2**20
