@@ -11,6 +11,7 @@ consulted only for unknown names.
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +26,6 @@ from omnizarr.errors import (
     StoreError,
     UnknownExtension,
     WrongType,
-    descriptor_shortage,
     did_you_mean,
     known_names,
 )
@@ -248,8 +248,10 @@ def _installed(package: str) -> bool:
 
 def _check_descriptors(what: str) -> None:
     """Raise if no file can be opened, since installed modules would then seem to be missing."""
-    if reason := descriptor_shortage():
-        raise StoreError(f"cannot load {what!r}: {reason}")
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as e:
+        raise StoreError(f"cannot load {what!r}: {e.strerror or e}") from e
 
 
 def lookup(kind: Kind, name: str, where: str = "") -> Any:

@@ -32,6 +32,20 @@ def test_checksums_agree_with_the_rfc() -> None:
             Crc32c().decode(stored[:-1] + b"\0", 32)
 
 
+def test_an_empty_zstd_frame_is_not_all_that_is_read() -> None:
+    empty, more = Zstd().encode(b""), Zstd().encode(b"more")
+    assert bytes(Zstd().decode(bytes(empty) + bytes(more), None)) == b"more"
+    with pytest.raises(Exception):  # noqa: B017, PT011 - of the library
+        Zstd().decode(bytes(empty) + b"junk", 0)
+
+
+def test_a_thread_keeps_no_memory_for_the_compression_of_large_chunks() -> None:
+    Zstd(1).encode(bytes(100))
+    before = compressors._contexts.compressor
+    Zstd(22).encode(bytes(compressors.SMALL + 1))
+    assert compressors._contexts.compressor is before
+
+
 SAMPLES = [b"", b"a", bytes(1000), np.random.default_rng(0).bytes(5000), b"ab" * 40000]
 
 

@@ -255,3 +255,11 @@ def test_an_error_inside_the_block_is_not_taken_for_one_of_the_lock(tmp_path: Pa
         raise OSError(errno.ENOSPC, "disk full")
     assert type(found.value) is OSError
     assert not os.listdir(tmp_path)
+
+
+def test_looking_at_a_lock_file_makes_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os.path, "exists", lambda path: True)  # it is removed after this look
+    assert file_locks.is_unused(str(tmp_path / "gone" / "lock"), remove=False)
+    assert not [*tmp_path.iterdir()]

@@ -148,6 +148,18 @@ def test_it_is_a_mapping(zarr_format: int | str) -> None:
         attrs["y"]
 
 
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_attributes_that_could_not_be_read_back_change_nothing(zarr_format: int | str) -> None:
+    array = oz.create_array({}, data=[1, 2, 3], zarr_format=zarr_format)
+    before = dict(array.store.values)
+    deep: list[Any] = []
+    for _ in range(200):
+        deep = [deep]
+    with pytest.raises(oz.InvalidMetadata, match="nested"):
+        array.attrs["deep"] = deep
+    assert array.store.values == before
+
+
 def test_every_change_of_any_size_is_one_write_and_no_change_is_none() -> None:
     store = RecordingStore(oz.storage.MemoryStore())
     attrs = two_handles(3, store)[0].attrs

@@ -57,6 +57,41 @@ def _filled(store: Any, zarr_format: Any) -> oz.Group:
     return group
 
 
+@pytest.mark.parametrize("options", [{"shape": 2, "dtype": "i4"}, {"data": [1, 2]}])
+def test_a_node_that_appears_while_another_is_created_is_replaced(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, create_parents = MemoryStore(), Location.create_parents
+    group = oz.create_group(store)
+
+    def meet(self: Location, found: Any = None) -> Any:
+        if self.path == "x":
+            monkeypatch.setattr(Location, "create_parents", create_parents)
+            oz.create_array(store, path="x", data=[9])
+        return create_parents(self, found)
+
+    monkeypatch.setattr(Location, "create_parents", meet)
+    made = group.create_array("x", overwrite=True, **options)
+    assert made[...].tolist() == options.get("data", [0, 0])
+
+
+@pytest.mark.parametrize("error", [oz.StoreError, KeyboardInterrupt])
+def test_a_failure_while_metadata_are_staged_leaves_no_stage(error: type[BaseException]) -> None:
+    inner = MemoryStore()
+    group = oz.create_group(PrefixStore(inner, "r"), zarr_format=2)
+    group.create_array("x", data=[1, 2, 3], attributes={"a": 1})
+
+    def fault(what: str, key: str) -> BaseException | None:
+        return error("refused") if what == "set" and key.endswith("x/.zattrs") else None
+
+    failing = oz.open(FaultyStore(PrefixStore(inner, "r"), fault), "r+")  # type: ignore[arg-type]
+    for options in ({"shape": 3}, {"data": [4]}):
+        with pytest.raises(error):
+            failing.create_array("x", overwrite=True, attributes={"b": 1}, **options)
+        assert not [key for key in inner.values if FOLDER in key]
+        assert group["x"][...].tolist() == [1, 2, 3]
+
+
 def _clean(store: Any) -> bool:
     """Return True if no stage and no marker is left."""
     return not all_stages(store) and not any(MARKER in key for key in stores.list_prefix(store, ""))

@@ -254,7 +254,7 @@ class _Contexts(threading.local):
     """The zstd contexts of one thread: making one takes as long as decoding a small chunk."""
 
     def __init__(self) -> None:
-        self.compressors: dict[Zstd, zstandard.ZstdCompressor] = {}
+        self.compressor: tuple[Zstd | None, Any] = (None, None)  # the last one for small chunks
         self.decompressor = zstandard.ZstdDecompressor()
 
 
@@ -287,17 +287,18 @@ class Zstd(BytesBytesCodec):
         self.check("checksum", isinstance(self.checksum, bool), "true or false")
 
     def encode(self, data: Buffer) -> Buffer:
-        context = _contexts.compressors.get(self)
-        if context is None:
+        last, context = _contexts.compressor
+        if last != self or len(data) > SMALL:  # a context keeps memory for the largest chunk
             context = zstandard.ZstdCompressor(level=self.level, write_checksum=self.checksum)
-            _contexts.compressors[self] = context
-        return context.compress(data)
+            if len(data) <= SMALL:
+                _contexts.compressor = (self, context)
+        return bytes(context.compress(data))
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         stated, limit = content_size(data), limit_of(size)
         if stated is not None and (stated > limit or size not in (None, stated)):
             raise ValueError(f"the frame says {stated} bytes, expected {limit}")
-        if stated is not None and stated <= SMALL:
+        if stated and stated <= SMALL:
             with suppress(zstandard.ZstdError):  # several frames, or damage: numcodecs knows both
                 return _contexts.decompressor.decompress(data, allow_extra_data=False)
         if size is None:

@@ -26,13 +26,16 @@ from omnizarr.codecs.codec import (
     Kind,
     Region,
     Spec,
+    inner_codecs,
     is_fill,
+    raise_problems,
 )
 from omnizarr.codecs.pipeline import CodecPipeline, Decode, Requests, bind_pipeline
 from omnizarr.data_types import bind as bind_type
 from omnizarr.errors import ChunkError, error_context
 from omnizarr.model import Named
-from omnizarr.model.node import invalid
+from omnizarr.model.fields import Fields
+from omnizarr.model.node import check_members, invalid
 from omnizarr.stores import Range
 from omnizarr.stores.byte_ranges import JoinedRanges, join_ranges
 
@@ -194,17 +197,24 @@ class ShardingIndexed(Configured):
 
     name: ClassVar[str] = "sharding_indexed"
     codec_lists: ClassVar[tuple[str, ...]] = ("codecs", "index_codecs")
-    stated: ClassVar[tuple[str, ...]] = codec_lists
     kind: ClassVar[Kind] = "array->bytes"
 
     def __post_init__(self) -> None:
-        shape: Any = self.chunk_shape
-        listed = shape if isinstance(shape, (list, tuple)) else [None]
-        good = all(isinstance(n, (int, np.integer)) and n > 0 and n is not True for n in listed)
-        self.check("chunk_shape", good, "a list of positive integers")
-        self.check("index_location", self.index_location in ("end", "start"), "'end' or 'start'")
-        object.__setattr__(self, "chunk_shape", tuple(map(int, listed)))
+        given: Any = self.chunk_shape
+        shape = (given,) if isinstance(given, int) else tuple(given)
+        object.__setattr__(self, "chunk_shape", shape)
         self.name_codecs()
+
+    @classmethod
+    def bind(cls, stated: Named) -> ShardingIndexed:
+        needed = ("chunk_shape", "codecs", "index_codecs")
+        check_members(stated, "codec", required=needed, optional=("index_location",))
+        fields = Fields("", stated.configuration, [])
+        shape = fields.integers("chunk_shape", least=1)
+        location = fields.choice("index_location", ("end", "start"))
+        raise_problems(fields, cls.name)
+        codecs, index_codecs = inner_codecs(stated, "codecs", "index_codecs")
+        return cls(shape, codecs, index_codecs, location)
 
     @property
     def inside(self) -> tuple[Named, ...]:

@@ -15,7 +15,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -56,11 +56,13 @@ class _File:
 
     __slots__ = ("descriptor", "identity", "made")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, makes_folder: bool = True) -> None:
         self.made: list[str] = []  # the directories that were made for it, the innermost first
         try:
             self.descriptor = os.open(path, _FLAGS, 0o666)
         except FileNotFoundError:
+            if not makes_folder:
+                raise
             make = partial(self._open_in_new_folder, path)
             self.descriptor = REMOVED_DIRECTORY.call(make, FileNotFoundError)
         _open_files.add(self)
@@ -84,10 +86,8 @@ class _File:
         _open_files.discard(self)
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
-            try:  # noqa: SIM105 - with fewer calls
+            with suppress(OSError):  # it has nothing to store, and is closed all the same
                 os.close(descriptor)
-            except OSError:
-                pass  # it has nothing to store, and is closed all the same
 
 
 class locked_files:
@@ -178,11 +178,9 @@ def is_unused(path: str, *, remove: bool) -> bool:
         return True
     if sys.platform == "win32":
         return False
-    file = _File(path)
-    try:
+    with suppress(FileNotFoundError), closing(_File(path, makes_folder=False)) as file:
         return _lock_all(file, path, remove=remove)
-    finally:
-        file.close()
+    return True  # it has just been removed with its folder
 
 
 def lock_descriptor(descriptor: int) -> bool:

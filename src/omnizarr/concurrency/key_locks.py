@@ -113,9 +113,7 @@ def refuse_reentry(key: str, where: Any) -> None:
 def _find(level: int, keys: set[str]) -> list[threading.RLock]:
     """Return the locks of keys, in the order in which they are to be taken."""
     slots = sorted({hash(key) % SLOTS for key in keys})
-    return [
-        _locks.get((level, n)) or _locks.setdefault((level, n), threading.RLock()) for n in slots
-    ]
+    return [_locks.setdefault((level, n), threading.RLock()) for n in slots]
 
 
 def _reset() -> None:

@@ -132,7 +132,7 @@ def convert(
             " array with the data type 'zarrs.optional'"
         )
     if isinstance(value, np.ndarray) and value.dtype == dtype and item is object:
-        return value
+        return np.asarray(value)
     where = "" if path is None else f" in {paths.show(path)}"
     try:
         array = to_numpy(value) if hasattr(value, "dtype") else as_array(value, dtype)

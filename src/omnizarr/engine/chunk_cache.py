@@ -14,8 +14,10 @@ chunks that the kernel decodes in little time.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -29,10 +31,11 @@ from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.codec import Buffer, Region
 from omnizarr.codecs.sharding import MAX_GAP, Shards, inner_chunk_context, split_joined
 from omnizarr.concurrency import fork, key_locks
-from omnizarr.concurrency.pool import for_each, in_parallel, thread_slots
+from omnizarr.concurrency.pool import for_each, in_parallel
 from omnizarr.config import ByteBudget
 from omnizarr.engine import kernel, reference
 from omnizarr.engine.binding import BoundArray, chunk_context
+from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.stores import Range, Versioned, file_root, get_many
 from omnizarr.stores.byte_ranges import join_ranges
@@ -179,19 +182,24 @@ def _decoding_cost(pipeline: CodecPipeline) -> int:
 def read(cache: ChunkCache, array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
     """Fill `out`, of the plan's full shape, from chunks in the cache or in the store."""
     _ = array.fill  # bound before threads ask for it
-    slots, count = thread_slots(), plan.count
+    rows, count = plan.rows(), plan.count
+    if not count:
+        return
 
-    def one(row: Row) -> None:
-        with chunk_context("read", array, row.coords):
-            value = _look_up(cache, array, row)
-        with slots:
-            _fill_row(cache, array, row, value, out)
+    def one(pair: tuple[Row, Value | None]) -> None:
+        _read_row(cache, array, *pair, out)
 
     if file_root(array.store) is not None or not hasattr(array.store, "get_many"):
-        for_each(plan.rows(), count, one, out.nbytes, waits=False)
-    else:  # requests take long: many run side by side
-        size = reference.estimate_fetched(array, out.nbytes // max(1, count))
-        in_parallel(one, [*plan.rows()], max(1, config.get().in_flight // size))
+        for_each(((row, None) for row in rows), count, one, out.nbytes, waits=False)
+        return
+    # Requests that take long run side by side, those of many chunks at a time.
+    size = reference.estimate_fetched(array, out.nbytes // count)
+    batch = max(1, config.get().in_flight // (2 * size))
+    while some := [*itertools.islice(rows, batch)]:
+        values: Sequence[Value | None] = [None] * len(some)
+        with suppress(OmnizarrError):  # each row asks on its own, and its errors name the chunk
+            values = in_parallel(partial(_look_up, cache, array), some)
+        for_each(zip(some, values, strict=True), len(some), one, out.nbytes, waits=False)
 
 
 def _name(array: BoundArray, row: Row) -> Name:
@@ -211,8 +219,12 @@ def _look_up(cache: ChunkCache, array: BoundArray, row: Row) -> Value:
     return Value(store, key, generation, part, data)
 
 
-def _fill_row(cache: ChunkCache, array: BoundArray, row: Row, value: Value, out: Values) -> None:
-    """Fill one chunk's part of `out`, from what was looked up of its value."""
+def _read_row(
+    cache: ChunkCache, array: BoundArray, row: Row, value: Value | None, out: Values
+) -> None:
+    """Fill one chunk's part of `out`, from a value that was looked up before, if it was."""
+    with chunk_context("read", array, row.coords):
+        value = value or _look_up(cache, array, row)
     pipeline = array.pipeline_at(row.coords)
     if value.generation is not None:
         name = (*_name(array, row), value.generation)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from omnizarr.codecs.pipeline import Requests, gather_requests, run_requests
-from omnizarr.concurrency.pool import bytes_in_flight, share_items
+from omnizarr.concurrency.pool import bytes_in_flight, is_abandoned, share_items
 from omnizarr.errors import OmnizarrError
 from omnizarr.stores import Store
 from omnizarr.stores.byte_ranges import ConsistentReader, ValueReplaced, read_consistently
@@ -52,6 +52,8 @@ def fetch_ahead(
 
     def fetch_and_use(some: list[R]) -> None:
         for row, found in fetch(some):
+            if is_abandoned():  # another thread has failed
+                return
             use(row, found)
 
     with bytes_in_flight(nbytes) as granted:

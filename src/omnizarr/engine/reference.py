@@ -114,12 +114,15 @@ def _read_some(
     try:
         found = get_many(array.chunk_store, [(array.key(row.coords), None) for row in rows])
     except OmnizarrError:  # reading each chunk on its own shows which one it is
-        found = [None] * len(rows)
+        for row in rows:
+            read_row(array, row, out, filled)
+        return
     for row, data in zip(rows, found, strict=True):
-        if data is None:
+        if data is None and array.encoding.other_keys(row.coords):
             read_row(array, row, out, filled)
         else:
-            decode = partial(array.pipeline_at(row.coords).decode_into, data, row.region)
+            into = array.pipeline_at(row.coords).decode_into
+            decode = None if data is None else partial(into, data, row.region)
             fill_row(array, row, decode, out, filled)
 
 

@@ -27,6 +27,7 @@ from omnizarr.hierarchy.chunk_shapes import (
     guess_chunks,
     shard_options,
     shard_shape,
+    stored_bytes,
 )
 from omnizarr.hierarchy.chunks import (
     check_encoded_chunk,

@@ -8,7 +8,6 @@ is killed leaves the old node, or none, never a part of one.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -184,7 +183,7 @@ def _create_batch(
 
 
 def _reserve(
-    location: Location, node: Node, metadata: Documents, found: PathMetadata | None
+    location: Location, node: Node, metadata: Documents, found: PathMetadata | None = None
 ) -> Build:
     """Begin to write a new array at a path that a marker reserves; see `Location.create_absent`."""
     store, key = location.store, marker(location.path)
@@ -369,30 +368,43 @@ def _create_or_build(
 
     With `overwrite`, one look at the path decides, while nobody else replaces a node.
     """
-    store, found = location.store, None
-    with lock_replacement(store) if overwrite else nullcontext():
-        if overwrite and not _is_absent(location):
-            recover_interrupted(store)
-            found = PathMetadata.fetch(location)
-            old = _old_format(location, found, overwrite, implied=True)
-            if old is not None:
-                begun = begin_stage(location, old, overwrite)
-                for key, text in metadata.items():
-                    begun.location.store.set(key, text)
-                return begun
-            is_marked = marker(location.path) in found.metadata
-            if is_marked or (isinstance(node, ArrayModel) and not found.is_empty):
-                _clear_leftovers(location, overwrite, "create")
-        if marks and _can_mark(store):
-            return _reserve(location, node, metadata, found)
-        location.store_absent(metadata, node, found)
+    with lock_replacement(location.store) if overwrite else nullcontext():
+        if not overwrite:
+            return _store_absent(location, node, metadata, marks)
+        with suppress(NodeExists):  # of another writer's node, which is replaced, too
+            if location.is_absent():
+                return _store_absent(location, node, metadata, marks)
+            return _replace(location, node, metadata, marks)
+        return _replace(location, node, metadata, marks)
+
+
+def _store_absent(
+    location: Location, node: Node, metadata: Documents, marks: bool, *found: PathMetadata
+) -> Build | None:
+    if marks and _can_mark(location.store):
+        return _reserve(location, node, metadata, *found)
+    location.store_absent(metadata, node, *found)
     return None
 
 
-def _is_absent(location: Location) -> bool:
-    """Return True if a directory shows without a look at its files that nothing is at a path."""
-    root = stores.file_root(location.store) if location.is_under_one_prefix else None
-    return root is not None and not os.path.lexists(root / location.path)
+def _replace(location: Location, node: Node, metadata: Documents, marks: bool) -> Build | None:
+    """Look at a path, and store a node where there is none, or begin to build a replacement."""
+    recover_interrupted(location.store)
+    found = PathMetadata.fetch(location)
+    old = _old_format(location, found, True, implied=True)
+    if old is None:
+        is_marked = marker(location.path) in found.metadata
+        if is_marked or (isinstance(node, ArrayModel) and not found.is_empty):
+            _clear_leftovers(location, True, "create")
+        return _store_absent(location, node, metadata, marks, found)
+    begun = begin_stage(location, old, True)
+    try:
+        for key, text in metadata.items():
+            begun.location.store.set(key, text)
+    except BaseException as e:
+        begun.__exit__(type(e), e, e.__traceback__)
+        raise
+    return begun
 
 
 def begin_stage(

@@ -23,7 +23,7 @@ SHARD_BYTES = 2**26
 
 def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Named:
     """Return the chunk grid that the option `chunks` describes."""
-    itemsize = _stored_bytes(data_type)
+    itemsize = stored_bytes(data_type)
     if isinstance(chunks, str) and chunks != AUTO:
         return _regular(guess_chunks(shape, itemsize, byte_size(chunks, "chunks")))
     if chunks is None or chunks is True or isinstance(chunks, str):
@@ -112,7 +112,7 @@ def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[An
         raise InvalidArgument(f"shards {shards!r} need chunks of one shape")
     if shards is True or isinstance(shards, str):
         target = SHARD_BYTES if shards in (True, AUTO) else byte_size(str(shards), "shards")
-        return _grow_shard(tuple(chunks), array.shape, _stored_bytes(data_type), target)
+        return _grow_shard(tuple(chunks), array.shape, stored_bytes(data_type), target)
     if isinstance(shards, (int, np.integer)):
         shards = (shards,) * len(chunks)
     sizes = tuple(shards)
@@ -146,6 +146,6 @@ def _grow_shard(
     return tuple(sizes)
 
 
-def _stored_bytes(data_type: DataType) -> int:
+def stored_bytes(data_type: DataType) -> int:
     """Return the bytes of a stored item; text is taken for an eighth of what it needs in memory."""
     return item_bytes(data_type.dtype) // (8 if data_type.variable else 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -234,6 +235,8 @@ class Location:
         if put is None:
             self.check_writable()
         metadata = self.format.write(self.path, new)
+        stored = {key: text for key, text in metadata.items() if text is not None}
+        read = self.format.read(self.path, stored, []) or new  # before anything is stored
         several = len(metadata) > 1
         before = self.format.write(self.path, old) if several and old is not None else {}
         for key, text in metadata.items():
@@ -246,8 +249,7 @@ class Location:
             else:
                 self.store.set(key, text)
         update_consolidated(self.store, self.format, {self.path: metadata})
-        stored = {key: text for key, text in metadata.items() if text is not None}
-        return self.format.read(self.path, stored, []) or new
+        return read
 
     def create(self, node: Node) -> Node:
         """Store a new node where there is none, and the groups above it that the format needs.
@@ -382,6 +384,11 @@ class Location:
         check_new_key = getattr(self.store, "check_new_key", None)  # quicker than the protocol
         if check_new_key is not None:
             check_new_key(self.format.keys(self.path)[0])
+
+    def is_absent(self) -> bool:
+        """Return True if a directory shows without a look at its files that nothing is here."""
+        root = stores.file_root(self.store) if self.is_under_one_prefix else None
+        return root is not None and not os.path.lexists(root / self.path)
 
     def existing(
         self, found: PathMetadata, implied: bool = False

@@ -68,6 +68,10 @@ def bind_shards(
     return IndexedShards(store, prefix, encoding, layout)
 
 
+_changes = itertools.count()
+_last_change = [-1]  # of any shard by this process
+
+
 class IndexedShards:
     """A store of single chunks on top of one of shards; other keys pass through."""
 
@@ -119,6 +123,15 @@ class IndexedShards:
 
     # Reading
 
+    def _mark(self, shards: Iterable[str]) -> object:
+        """Return a mark that changes if a shard may have been replaced; None: it cannot tell."""
+        if hasattr(self.store, "snapshot") or hasattr(self.store, "get_many_versioned"):
+            return ""
+        if traits(self.store).low_latency and not traits(self.store).process_local:
+            return None  # other processes may replace it
+        last = _last_change[0]
+        return last if key_locks.is_free(self.level, shards) else None
+
     def _indices(
         self, shards: Iterable[str], fetch: ConsistentReader | None = None
     ) -> dict[str, Index]:
@@ -147,6 +160,7 @@ class IndexedShards:
         wanted = [(key, part, self._place(key)) for key, part in requests]
         shards = {place[0] for _, _, place in wanted if place is not None}
         passed = {i: (key, part) for i, (key, part, place) in enumerate(wanted) if not place}
+        before = self._mark(shards)
         indices = self._indices(shards, fetch) if shards else {}
         places: dict[str, dict[int, Range]] = {}
         for i, (_, part, place) in enumerate(wanted):
@@ -156,9 +170,8 @@ class IndexedShards:
         fetched = {shard: join_ranges(parts.values(), MAX_GAP) for shard, parts in places.items()}
         below = [(shard, part) for shard, some in fetched.items() for part in some.ranges]
         values = iter(fetch([*passed.values(), *below]) if wanted else [])
-        # Stores with a high latency are not asked again: they tell the version of a part.
-        again = traits(self.store).low_latency and not hasattr(self.store, "snapshot")
-        if below and again and not _equal(indices, self._indices(indices)):
+        unchanged = before is not None and before == self._mark(shards)
+        if below and not unchanged and not _equal(indices, self._indices(indices)):
             raise ValueReplaced(f"{next(iter(indices))!r} in {self.store!r}")
         found: list[bytes | None] = [None] * len(wanted)
         for i in passed:
@@ -208,6 +221,7 @@ class IndexedShards:
                 self.store.set(key, value)
         for shard, new in shards.items():
             with key_locks.locked(self.level, [shard]), _shard_context(shard):
+                _last_change[0] = next(_changes)
                 old = None if len(new) == self.layout.count else self.store.get(shard)
                 chunks = {} if old is None else self.layout.split(old, leave=new)
                 chunks.update({n: v for n, v in new.items() if v is not None})

@@ -29,10 +29,10 @@ from omnizarr.extension import (
     counted,
     data_types,
     guess_chunks,
-    item_bytes,
     lengths_of,
     shard_shape,
     size_text,
+    stored_bytes,
     type_name,
 )
 
@@ -172,7 +172,7 @@ def suggest_chunks(
     request_bytes, most = _KINDS[store]
     format = by_name(config.get().zarr_format if zarr_format is None else zarr_format)
     model = array_model(format, lengths, dtype, {"chunks": False})
-    itemsize = item_bytes(data_types.bind(model.data_type).dtype)
+    itemsize = stored_bytes(data_types.bind(model.data_type))
     wanted = {
         str(each): _read_lengths(each, lengths, names)
         for each in (read if isinstance(read, list) else [read])

@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 from omnizarr import config
 from omnizarr.concurrency import file_locks
@@ -411,7 +412,10 @@ class LocalStore(ListedStore):
     @property
     def url(self) -> str:
         """The RFC 8089 file URI of the directory."""
-        return Path(os.path.abspath(self._start)).as_uri()
+        path = os.path.abspath(self._start).replace(os.sep, "/")
+        if os.sep == "\\" and path.startswith("//"):  # a network share
+            return "file:" + quote(path, safe="/:")
+        return "file://" + ("" if path.startswith("/") else "/") + quote(path, safe="/:")
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False) -> LocalStore:
