@@ -41,9 +41,10 @@ from omnizarr.stores.identity import unique_key
 MAX_CHUNK_BYTES = 2**40
 _pipelines: Cache[Hashable, CodecPipeline] = Cache(512)
 # The parts of bound models by the ids of all that they depend on, which the model keeps alive. So
-# what is opened again need not be checked again, nor bound at once where nothing in it is skipped
-# or depends on more than the rank, which is then stated too.
-_checked: Cache[Hashable, tuple[ArrayModel, dict[str, Any], int | None]] = Cache(512)
+# what is opened again need not be checked again.
+_checked: Cache[Hashable, tuple[ArrayModel, dict[str, Any]]] = Cache(512)
+# Models that were bound completely, by their ids, so that handles need not bind them at once.
+_complete: Cache[Hashable, ArrayModel] = Cache(512)
 # The parts of a model that binding depends on, besides the shape.
 _bound_parts = attrgetter(
     *("data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
@@ -54,8 +55,7 @@ _PARTS = ("data_type", "fill", "encoding", "skipped", "_pipelines", "layouts")
 
 def was_bound(model: ArrayModel) -> bool:
     """Return True if binding this model again cannot raise, and skips nothing."""
-    found = _checked.get((registry.generation(), *map(id, _bound_parts(model))))
-    return found is not None and found[2] == len(model.shape)
+    return _complete.get((registry.generation(), id(model))) is not None
 
 
 @dataclass(eq=False)
@@ -108,8 +108,7 @@ class BoundArray:
 
     def check(self) -> bool:
         """Raise if the model is invalid; return False if part of it is only unknown."""
-        key = registry.generation(), *map(id, _bound_parts(self.model))
-        if not self._was_checked(key):
+        if not self._was_checked():
             unknown = False
             for part in ("grid", "encoding", "fill", "any_pipeline", "chunk_store"):
                 try:
@@ -118,18 +117,23 @@ class BoundArray:
                     unknown = True
             if unknown:
                 return False
-            plain = not (self.skipped or self.model.storage_transformers)
+            _ = self.skipped
             mine = {part: self.__dict__[part] for part in (*_PARTS, "grid")}
-            rank = len(self.grid.axes) if plain and self.grid.regular is not None else None
-            _checked.put(key, (self.model, mine, rank))
+            _checked.put(self._identity(), (self.model, mine))
+        model = self.model
+        if not (model.storage_transformers or self.skipped or self.grid.regular is None):
+            _complete.put((registry.generation(), id(model)), model)
         return True
 
-    def _was_checked(self, key: Hashable) -> bool:
+    def _identity(self) -> Hashable:
+        return registry.generation(), *map(id, _bound_parts(self.model))
+
+    def _was_checked(self) -> bool:
         """Bind the array as an equal one was bound before; return False if there is none."""
-        found = _checked.get(key)
+        found = _checked.get(self._identity())
         if found is None:
             return False
-        model, parts, _ = found
+        model, parts = found
         grid = parts["grid"]
         if model.shape != self.model.shape:
             grid = grid.resized(self.model.shape)

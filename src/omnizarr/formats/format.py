@@ -299,6 +299,7 @@ _models: Cache[Hashable, Node] = Cache(512)
 # Texts of arrays before and after their shape, by their rank and the ids of all other fields, which
 # the model keeps alive.
 _texts: Cache[tuple[int, ...], tuple[ArrayModel, bytes, bytes]] = Cache(512)
+_written: Cache[int, tuple[ArrayModel, bytes]] = Cache(512)  # of the same models, by their ids
 _beside_shape = attrgetter(*(f.name for f in fields(ArrayModel) if f.name != "shape"))
 
 
@@ -323,6 +324,9 @@ def write_once(node: Node, write: Callable[[Node], bytes]) -> bytes:
     """
     if not isinstance(node, ArrayModel):
         return write(node)
+    same = _written.get(id(node))
+    if same is not None:
+        return same[1]
     rank = len(node.shape)
     key = rank, *map(id, _beside_shape(node))
     found = _texts.get(key)
@@ -332,7 +336,10 @@ def write_once(node: Node, write: Callable[[Node], bytes]) -> bytes:
         found = node, before, after
         if len(text) <= LARGEST:
             _texts.put(key, found)
-    return found[1] + _shape_text(node.shape) + found[2]
+    text = found[1] + _shape_text(node.shape) + found[2]
+    if len(text) <= LARGEST:
+        _written.put(id(node), (node, text))
+    return text
 
 
 def _shape_text(shape: Sequence[int]) -> bytes:

@@ -33,6 +33,7 @@ from omnizarr.publish.publication import lock_replacement, replacing_stage, sett
 from omnizarr.stores import Store, update_value
 
 _NEW = ("shape", "dtype", "data")  # any of them describes a new array
+_NOTHING_NEW: dict[str, Any] = dict.fromkeys(_NEW)
 
 
 @overload
@@ -136,9 +137,9 @@ def open(
     """
     if missing != "fill":
         check_missing(missing)
-    given: dict[str, Any] = {k: options.get(k) for k in _NEW} if options else dict.fromkeys(_NEW)
-    rest: Any = {k: v for k, v in options.items() if k not in _NEW} if options else {}
-    if kind not in (None, "array", "group"):
+    given = {k: options.get(k) for k in _NEW} if options else _NOTHING_NEW
+    rest: Any = {k: v for k, v in options.items() if k not in _NEW} if options else options
+    if kind is not None and kind not in ("array", "group"):
         raise InvalidArgument(f"kind must be 'array' or 'group', got {kind!r}")
     if kind == "group":
         _check_group_options(options)
@@ -149,7 +150,7 @@ def open(
         mode = "a" if new else "r"
     resolved, node_path = resolve_store_path(store, path, mode, storage_options)
     if mode == "r" or _should_open(resolved, node_path, mode):
-        encoding = rest.get("chunk_key_encoding")
+        encoding = rest.get("chunk_key_encoding") if rest else None
         location, node = find_node(
             resolved,
             node_path,
@@ -162,7 +163,7 @@ def open(
         )
         chosen: type[Array | Group] = Array if (kind or node.kind) == "array" else Group
         found = chosen.at(location, node)
-        if isinstance(found, Array) and rest.get("config") is not None:
+        if rest and isinstance(found, Array) and rest.get("config") is not None:
             found._configure(ArrayConfig.of(rest["config"]))
         return found
     wanted = format_for(resolved, node_path, zarr_format)
