@@ -38,7 +38,7 @@ from omnizarr.stores.byte_ranges import LARGEST, prefers_whole, read_consistentl
 from omnizarr.stores.operations import conditionally, waits_for
 
 Change: TypeAlias = "Callable[[bytes | None], Buffer | None]"  # of the stored bytes of a chunk
-BATCH_BYTES = 2**20  # of chunks in small files that are read in one call
+BATCH_BYTES = 2**20  # of chunks in small files that are read or stored in one call
 UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
 
 
@@ -51,7 +51,7 @@ def read(
     # Of files, threads that each read and decode some are quicker than fetching ahead.
     in_files = file_root(store) is not None
     if in_files and array.first_pipeline.sharded is None:
-        batches, number = _read_batches(array, plan.rows(), count)
+        batches, number = _file_batches(array, plan.rows(), count)
         some = partial(_read_some, array, out=out, filled=filled)
         for_each(batches, number, some, out.nbytes, waits=False)
     elif in_files or not hasattr(store, "get_many"):
@@ -95,10 +95,10 @@ def estimate_fetched(array: BoundArray, selected: int) -> int:
     return min(whole, selected + neighbours)
 
 
-def _read_batches(
+def _file_batches(
     array: BoundArray, rows: Iterator[Row], count: int
 ) -> tuple[Iterator[list[Row]], int]:
-    """Return batches of rows whose files are read in one call, and the number of batches."""
+    """Return batches of rows whose files are read or stored in one call, and their number."""
     size = array.first_pipeline.spec.nbytes or UNKNOWN
     batch = max(1, min(BATCH_BYTES // size, count // (4 * config.get().threads)))
     return iter(lambda: [*itertools.islice(rows, batch)], []), -(-count // batch)
@@ -258,6 +258,8 @@ def write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray
         for row in rows:
             groups.setdefault(store.group(array.key(row.coords)), []).append(row)
         several = list(groups.values())
+    elif direct_file_root(store) is not None and array.first_pipeline.plain_size > 0:
+        several = [*_file_batches(array, rows, count)[0]]
     elif hasattr(store, "set_many"):
         several = _store_batches(array, rows, count)
     waits = waits_for(array.store)
