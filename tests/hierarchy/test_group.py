@@ -228,6 +228,14 @@ def test_deleting_keeps_what_is_not_zarr_unless_asked_to_erase_it() -> None:
     assert not [key for key in root.store.values if key.startswith("b/")]
 
 
+def test_requiring_a_node_below_an_array_says_that_it_is_one() -> None:
+    root = sample()
+    root.create_array("z", shape=3)
+    for require in (root.require_group, lambda path: root.require_array(path, shape=3, dtype="i4")):
+        with pytest.raises(oz.NodeExists, match="is an array; nothing can be below it"):
+            require("z/below")
+
+
 def test_a_store_that_cannot_list_is_reported_and_opens_by_name() -> None:
     store = SmallestStore()
     oz.create_group(store).create_array("a", shape=3)

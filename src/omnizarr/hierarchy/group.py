@@ -300,7 +300,9 @@ class Group(NodeHandle[GroupModel]):
             try:
                 return self.create_group(name, overwrite=overwrite)
             except NodeExists:
-                member = self[name]  # another writer has just created it
+                member = self.get(name)  # another writer has just created it
+                if member is None:  # no: a node above is an array
+                    raise
         if not isinstance(member, Group):
             raise WrongNode(f"{member.name} is an array, not a group")
         return member
@@ -414,7 +416,9 @@ class Group(NodeHandle[GroupModel]):
             try:
                 return self.create_array(name, shape=shape, dtype=dtype, **options)
             except NodeExists:
-                member = self[name]  # another writer has just created it
+                member = self.get(name)  # another writer has just created it
+                if member is None:  # no: a node above is an array
+                    raise
         if not isinstance(member, Array):
             raise WrongNode(f"{self._location.child(name)} is a group, not an array")
         wanted = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
