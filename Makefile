@@ -108,7 +108,7 @@ $(NEWEST_STAMP): $(SOURCES)
 	touch $@
 
 # The peers are newest on the newest Python, so the benchmark has an environment of its own. Their
-# modules were compiled when they were installed; our modules are here, or imports would not compare.
+# modules are compiled when they are installed, and ours here, or imports would not compare.
 BENCH := .venv-bench
 BENCH_STAMP := $(BENCH)/$(notdir $(STAMP))
 

@@ -84,7 +84,7 @@ def test_a_failure_while_metadata_are_staged_leaves_no_stage(error: type[BaseExc
     def fault(what: str, key: str) -> BaseException | None:
         return error("refused") if what == "set" and key.endswith("x/.zattrs") else None
 
-    failing = oz.open(FaultyStore(PrefixStore(inner, "r"), fault), "r+")  # type: ignore[arg-type]
+    failing = oz.open(FaultyStore(PrefixStore(inner, "r"), fault), "r+")
     for options in ({"shape": 3}, {"data": [4]}):
         with pytest.raises(error):
             failing.create_array("x", overwrite=True, attributes={"b": 1}, **options)

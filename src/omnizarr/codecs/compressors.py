@@ -33,7 +33,7 @@ from omnizarr.codecs.codec import (
 
 _EXTRA = 2**20  # bytes of memory that libdeflate needs besides
 _GZIP = 31  # zlib's window for gzip
-SMALL = 2**18  # bytes of a chunk for which numcodecs' new context costs more than a copy
+SMALL = 2**18  # up to this many bytes of a chunk, contexts are kept: making one takes longer
 
 
 @dataclass(frozen=True, slots=True)
