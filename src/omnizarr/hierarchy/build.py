@@ -183,7 +183,7 @@ def _create_batch(
 
 
 def _reserve(
-    location: Location, node: Node, metadata: Documents, found: PathMetadata | None = None
+    location: Location, node: Node, metadata: Documents, found: PathMetadata | None
 ) -> Build:
     """Begin to write a new array at a path that a marker reserves; see `Location.create_absent`."""
     store, key = location.store, marker(location.path)
@@ -370,20 +370,21 @@ def _create_or_build(
     """
     with lock_replacement(location.store) if overwrite else nullcontext():
         if not overwrite:
-            return _store_absent(location, node, metadata, marks)
+            return _store_absent(location, node, metadata, marks, None)
         with suppress(NodeExists):  # of another writer's node, which is replaced, too
             if location.is_absent():
-                return _store_absent(location, node, metadata, marks)
+                return _store_absent(location, node, metadata, marks, None)
             return _replace(location, node, metadata, marks)
         return _replace(location, node, metadata, marks)
 
 
 def _store_absent(
-    location: Location, node: Node, metadata: Documents, marks: bool, *found: PathMetadata
+    location: Location, node: Node, metadata: Documents, marks: bool, found: PathMetadata | None
 ) -> Build | None:
+    """Store a new node, or with `marks` reserve its place, where no node is."""
     if marks and _can_mark(location.store):
-        return _reserve(location, node, metadata, *found)
-    location.store_absent(metadata, node, *found)
+        return _reserve(location, node, metadata, found)
+    location.store_absent(metadata, node, found)
     return None
 
 
