@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import omnizarr
 from omnizarr.errors import ChunkError
 from omnizarr.stores import MemoryStore, Range, Store, list_dir, list_prefix
 from tests.conformance.test_draft_sharding import view
@@ -118,6 +119,18 @@ def test_a_shard_that_was_cut_off_names_its_key() -> None:
     below.set(shard, (below.get(shard) or b"")[3:10])
     with pytest.raises(ChunkError, match=shard):
         store.get(KEYS[0])
+
+
+def test_an_error_of_a_chunk_has_the_key_of_the_stored_shard() -> None:
+    store: dict[str, bytes] = {}
+    array = omnizarr.create_array(
+        store, shape=3, chunks=1, shards=2, dtype="u1", compressors=None, zarr_format="3-draft"
+    )
+    array[...] = 1
+    store["data/c1"] = b""
+    with pytest.raises(ChunkError, match="key 'data/c1'") as caught:
+        array[2]
+    assert (caught.value.key, caught.value.chunk) == ("data/c1", (2,))
 
 
 @pytest.mark.shows("DX-18")

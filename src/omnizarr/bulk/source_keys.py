@@ -26,7 +26,6 @@ from omnizarr.extension import (
     find_node,
     is_metadata,
     paths,
-    stored_key,
     stores,
     traits,
     walk_nodes,
@@ -113,7 +112,7 @@ def _possible_keys(store: Store, path: str, documents: bool = True) -> Iterator[
         array = BoundArray(store, location.path, location.format.chunk_prefix(location.path), node)
         last = None
         for coords in itertools.product(*map(range, array.grid.shape)):
-            key = stored_key(array.chunk_store, array.key(coords))
+            key = array.stored_key(coords)
             if key != last:  # several chunks of the draft may be in one value
                 yield key, location.path
             last = key

@@ -33,7 +33,7 @@ from omnizarr.errors import (
 )
 from omnizarr.formats.codec_names import stored_order
 from omnizarr.model import ArrayModel, Named, paths
-from omnizarr.storage_transformers import transform
+from omnizarr.storage_transformers import stored_key, transform
 from omnizarr.stores import Store, changing, traits
 from omnizarr.stores.base import ChangesIf
 from omnizarr.stores.identity import unique_key
@@ -301,6 +301,10 @@ class BoundArray:
         """Return the key of a chunk."""
         return self.prefix + self.encoding.key(coords)
 
+    def stored_key(self, coords: tuple[int, ...]) -> str:
+        """Return the key of the stored value that has a chunk: in the draft, maybe of its shard."""
+        return stored_key(self.chunk_store, self.key(coords))
+
     @cached_property
     def skipped(self) -> tuple[str, ...]:
         """The names of unknown codecs and transformers that may be ignored."""
@@ -324,7 +328,7 @@ def chunk_context(verb: str, array: BoundArray, coords: tuple[int, ...]) -> erro
     """Have errors of the block say which chunk could not be read or written."""
 
     def where(error: Exception) -> tuple[str, dict[str, Any]]:
-        path, key = paths.show(array.path), array.key(coords)
+        path, key = paths.show(array.path), array.stored_key(coords)
         text = f"cannot {verb} chunk {coords} of {path} (key {key!r} in {array.store!r})"
         return text, {"path": path, "chunk": coords, "key": key}
 

@@ -87,7 +87,7 @@ class FilledParts:
 
     def _error(self, row: Row, coords: Coords) -> MissingChunk:
         array, path = self.array, paths.show(self.array.path)
-        key = array.key(row.coords)
+        key = array.stored_key(row.coords)
         what = f"chunk {coords}"
         if coords != row.coords:
             what += f", in shard {row.coords},"

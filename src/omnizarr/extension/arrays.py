@@ -61,5 +61,4 @@ from omnizarr.indexing import axis_plan, boxes
 from omnizarr.indexing.boxes import Boxes, Cuts
 from omnizarr.indexing.plan import Row
 from omnizarr.indexing.selection import plan
-from omnizarr.storage_transformers import stored_key
 from omnizarr.storage_transformers.sharding import IndexedShards

@@ -36,7 +36,6 @@ from omnizarr.errors import (
 from omnizarr.hierarchy.selection import broadcast
 from omnizarr.indexing import Plan, plan
 from omnizarr.model import ArrayModel, paths
-from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import Store
 from omnizarr.stores.base import HasSizes, ListsEntries, traits
 
@@ -127,7 +126,7 @@ def missing_chunk_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
         if inner is not None:
             triples = zip(array.grid.axes, coords, inner, strict=True)
             outer = tuple(axis.chunk_of(n * c) for axis, n, c in triples)
-        yield coords, stored_key(array.chunk_store, array.key(outer))
+        yield coords, array.stored_key(outer)
 
 
 def chunks_present(

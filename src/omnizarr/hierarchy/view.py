@@ -16,7 +16,6 @@ from omnizarr.hierarchy.info import card, size_text
 from omnizarr.hierarchy.selection import Shaped
 from omnizarr.indexing import AxisSelection, Plan, Selection, everything
 from omnizarr.indexing.selection import means_points
-from omnizarr.storage_transformers import stored_key
 
 if TYPE_CHECKING:
     from omnizarr.hierarchy.array import Array
@@ -79,7 +78,7 @@ class View(Shaped):
         """
         bound = self.array._data
         rows = self._selection.plan(bound.grid).rows()
-        keys = (stored_key(bound.chunk_store, bound.key(row.coords)) for row in rows)
+        keys = (bound.stored_key(row.coords) for row in rows)
         return list(dict.fromkeys(keys))
 
     # Selecting further
