@@ -61,8 +61,14 @@ def one_version(zarr_format: Any, zarr_version: Any) -> Any:
         raise InvalidMetadata(
             f"Invalid value for 'zarr_format'. Expected '2, 3, or None'. Got '{zarr_format}'."
         )
-    one = library.original("zarr.api.asynchronous", "_handle_zarr_version_or_format")
-    return one(zarr_version=zarr_version, zarr_format=zarr_format)
+    if zarr_version is None:
+        return zarr_format
+    if zarr_format not in (None, zarr_version):
+        raise ValueError(
+            f"zarr_format {zarr_format} does not match zarr_version {zarr_version}, please only set one"
+        )
+    warn("zarr_version is deprecated, use zarr_format", "ZarrDeprecationWarning")
+    return zarr_version
 
 
 def warn_of_unused(options: dict[str, Any]) -> None:
