@@ -158,6 +158,5 @@ def test_chunks_and_shards_are_counted_as_in_zarr_python(zarr: Any) -> None:
     assert (array.nchunks, array._nshards) == (4, 2)
     assert (array.nchunks_initialized, array._nshards_initialized) == (2, 1)
     assert list(array._iter_shard_keys()) == ["c/0", "c/1"]
-    assert list(array._iter_chunk_regions())[1] == (slice(2, 4, 1),)
     assert list(array._iter_shard_regions())[1] == (slice(4, 8, 1),)
     assert list(array.async_array._iter_chunk_coords(origin=(1,))) == [(1,), (2,), (3,)]
