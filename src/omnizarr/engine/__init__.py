@@ -2,13 +2,15 @@
 
 from omnizarr.engine import rows
 from omnizarr.engine.binding import BoundArray, chunk_context, was_bound
+from omnizarr.engine.chunk_cache import kept
 from omnizarr.engine.dispatch import exclusive, read, write, write_fields
 from omnizarr.engine.kernel import empty, read_small
 from omnizarr.engine.missing_chunks import Missing, check_missing
-from omnizarr.engine.reference import read_chunk, write_chunk
+from omnizarr.engine.reference import UNKNOWN, fetch, read_chunk, write_chunk
 from omnizarr.engine.stream import Stream
 
 __all__ = [
+    "UNKNOWN",
     "BoundArray",
     "Missing",
     "Stream",
@@ -16,6 +18,8 @@ __all__ = [
     "chunk_context",
     "empty",
     "exclusive",
+    "fetch",
+    "kept",
     "read",
     "read_chunk",
     "read_small",

@@ -171,6 +171,17 @@ def suits(cache: ChunkCache, array: BoundArray, plan: Plan, nbytes: int) -> bool
     return plan.count * size <= cache.limit
 
 
+def kept(array: BoundArray, plan: Plan, nbytes: int) -> int | None:
+    """Return of how many chunks or shards the cache has something; None if a read does not use it.
+
+    The store is not asked if they are still the same.
+    """
+    cache = current()
+    if cache is None or not suits(cache, array, plan, nbytes):
+        return None
+    return sum(cache.has(_name(array, row)) for row in plan.rows())
+
+
 def _decoding_cost(pipeline: CodecPipeline) -> int:
     """Estimate the time to decode a chunk, in bytes that LZ4 would decode meanwhile."""
     if pipeline.sharded is not None:

@@ -329,9 +329,17 @@ def _layout(array: BoundArray) -> Layout | None:
 
 
 def _find_layout(array: BoundArray, key: tuple[bool, type]) -> Layout | None:
-    layout = None if _kernel is None else _make_layout(array, keep_empty=key[0])
-    array.layouts[key] = layout
+    found = _make_layout(array, keep_empty=key[0])
+    layout = array.layouts[key] = None if isinstance(found, str) else found
     return layout
+
+
+def refusal(array: BoundArray) -> str:
+    """Return why the kernel does not read an array with the current settings; "" if it does."""
+    if config.get().engine == "reference":
+        return "the setting `engine` is 'reference'"
+    found = _make_layout(array, keep_empty=False)
+    return found if isinstance(found, str) else ""
 
 
 def _describe_small(array: BoundArray, layout: Layout) -> tuple[Any, ...]:
@@ -357,29 +365,36 @@ def _describe_small(array: BoundArray, layout: Layout) -> tuple[Any, ...]:
     )
 
 
-def _make_layout(array: BoundArray, keep_empty: bool) -> Layout | None:
+def _make_layout(array: BoundArray, keep_empty: bool) -> Layout | str:
+    """Return the description of an array for the kernel, or why it refuses the array."""
+    if _kernel is None:
+        return "it was not compiled"
     encoding, grid = array.encoding, array.grid
     style = _STYLES.get(type(encoding))
     in_memory = direct_values(array.store) is not None
     fetched = not traits(array.store).low_latency and hasattr(array.store, "get_many")
-    known_store = in_memory or fetched or direct_file_root(array.store) is not None
-    plain = not array.model.storage_transformers and not array.skipped
-    if style is None or not known_store or not plain or grid.regular is None:
-        return None
-    if (style == 2 and not grid.axes) or len(grid.axes) > MAX_AXES:
-        return None
+    if not (in_memory or fetched or direct_file_root(array.store) is not None):
+        return f"it does not read {type(array.store).__name__}"
+    if array.model.storage_transformers or array.skipped:
+        return "it has no storage transformers, and skips no codecs"
+    if grid.regular is None or len(grid.axes) > MAX_AXES:
+        return f"it reads regular chunks of at most {MAX_AXES} axes"
+    if style is None or (style == 2 and not grid.axes):
+        return "it does not have the chunk key encoding"
     try:
         pipeline = array.pipeline(grid.regular)
-    except OmnizarrError:
-        return None
+    except OmnizarrError as e:
+        return str(e)
     capsule = describe(pipeline, keep_empty)
     if capsule is None:
-        return None
+        unknown = [codec for codec, _ in pipeline.bytes_bytes if _codec(codec) is None]
+        name = f"codec {getattr(unknown[0], 'name', '')!r}" if unknown else "data type or a codec"
+        return f"it does not have the {name}"
     separator = ord(getattr(encoding, "separator", "/"))
     sharded = hasattr(pipeline.array_bytes, "counts")
     fetched = fetched and not in_memory and direct_file_root(array.store) is None
     if fetched and (sharded or encoding.other_keys((0,) * len(grid.axes))):
-        return None
+        return "of a server it reads no shards, nor arrays without axes"
     return Layout(capsule, style, separator, can_write(pipeline), sharded, in_memory, fetched)
 
 

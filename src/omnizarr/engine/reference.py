@@ -47,27 +47,34 @@ def read(
 ) -> None:
     """Fill `out`, of the plan's full shape, from the chunks."""
     _ = array.fill  # bound before threads ask for it
+    fetch(array, plan, out.nbytes, partial(fill_row, array, out=out, filled=filled))
+
+
+def fetch(array: BoundArray, plan: Plan, nbytes: int, use: Callable[[Row, Any], None]) -> None:
+    """Call `use` for every row with the decoder of its part, or None if its chunk is missing.
+
+    `nbytes` is the size of the result. Calls may run in parallel.
+    """
     store, count = array.chunk_store, plan.count
     # Of files, threads that each read and decode some are quicker than fetching ahead.
     in_files = file_root(store) is not None
     if in_files and array.first_pipeline.sharded is None:
         batches, number = _file_batches(array, plan.rows(), count)
-        some = partial(_read_some, array, out=out, filled=filled)
-        for_each(batches, number, some, out.nbytes, waits=False)
+        for_each(batches, number, partial(_fetch_some, array, use=use), nbytes, waits=False)
     elif in_files or not hasattr(store, "get_many"):
-        one = partial(read_row, array, out=out, filled=filled)
-        for_each(plan.rows(), count, one, out.nbytes, waits=False)
+        one = partial(_fetch_row, array, use=use)
+        for_each(plan.rows(), count, one, nbytes, waits=False)
     elif count:
         whole = _whole_shards(array, count)
-        size = whole or estimate_fetched(array, out.nbytes // count)
+        size = whole or estimate_fetched(array, nbytes // count)
         fetch_ahead(
             store,
             plan.rows(),
             lambda row: _read_part(array, row.coords, row.region),
-            lambda row, decode: fill_row(array, row, decode, out, filled),
+            use,
             size=size,
             nbytes=size * count,
-            threads=useful_threads(count, out.nbytes),
+            threads=useful_threads(count, nbytes),
             whole=whole,
         )
 
@@ -104,10 +111,8 @@ def _file_batches(
     return iter(lambda: [*itertools.islice(rows, batch)], []), -(-count // batch)
 
 
-def _read_some(
-    array: BoundArray, rows: list[Row], out: npt.NDArray[Any], filled: FilledParts | None
-) -> None:
-    """Fill the parts of `out` that come from some chunks, which are fetched in one call.
+def _fetch_some(array: BoundArray, rows: list[Row], use: Callable[[Row, Any], None]) -> None:
+    """Call `use` for some rows, whose chunks are fetched in one call.
 
     One call of C for many small files: threads hand the interpreter's lock over less often.
     """
@@ -115,15 +120,18 @@ def _read_some(
         found = get_many(array.chunk_store, [(array.key(row.coords), None) for row in rows])
     except OmnizarrError:  # reading each chunk on its own shows which one it is
         for row in rows:
-            read_row(array, row, out, filled)
+            _fetch_row(array, row, use)
         return
     for row, data in zip(rows, found, strict=True):
         if data is None and array.encoding.other_keys(row.coords):
-            read_row(array, row, out, filled)
+            _fetch_row(array, row, use)
         else:
             into = array.pipeline_at(row.coords).decode_into
-            decode = None if data is None else partial(into, data, row.region)
-            fill_row(array, row, decode, out, filled)
+            use(row, None if data is None else partial(into, data, row.region))
+
+
+def _fetch_row(array: BoundArray, row: Row, use: Callable[[Row, Any], None]) -> None:
+    use(row, _decoder(array, row.coords, row.region))
 
 
 def read_row(

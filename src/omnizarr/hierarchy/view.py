@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import registry
 from omnizarr.data_types.data_type import as_elements, fill_masked
 from omnizarr.engine import Missing
 from omnizarr.errors import SelectionError
@@ -19,6 +20,8 @@ from omnizarr.indexing.selection import means_points
 
 if TYPE_CHECKING:
     from omnizarr.hierarchy.array import Array
+
+registry.register("integration", "explain", "omnizarr.bulk.analysis.explain:explain")
 
 
 class View(Shaped):
@@ -80,6 +83,27 @@ class View(Shaped):
         rows = self._selection.plan(bound.grid).rows()
         keys = (bound.stored_key(row.coords) for row in rows)
         return list(dict.fromkeys(keys))
+
+    def explain(
+        self, *, sizes: bool = False, price_per_1000_requests: float = 0, price_per_gb: float = 0
+    ) -> Any:
+        """Return an `Explanation` of what reading all of it costs, without reading a chunk.
+
+        Args:
+            sizes: True to ask the store for the sizes of the values, and for the indexes of
+                shards, instead of estimating them.
+            price_per_1000_requests: The price of requests, in any currency.
+            price_per_gb: The price of 10⁹ bytes that are fetched.
+
+        Examples:
+            >>> a = oz.create_array(shape=(100, 100), chunks=(10, 100), dtype="u1")
+            >>> found = a.view[:, 0].explain()
+            >>> found.requests, found.decoded_bytes, found.wanted_bytes
+            (10, 10000, 100)
+        """
+        plan = self._selection.plan(self.array._data.grid)
+        prices = {"price_per_1000_requests": price_per_1000_requests, "price_per_gb": price_per_gb}
+        return registry.lookup("integration", "explain")(self.array, plan, sizes=sizes, **prices)
 
     # Selecting further
 
