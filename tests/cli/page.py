@@ -43,6 +43,7 @@ SAMPLES: dict[str, list[str]] = {
     "ls": ["ls -lr ocean.zarr"],
     "tree": ["tree ocean.zarr"],
     "cat": ["cat ocean.zarr/deep/t"],
+    "explain": ["explain ocean.zarr/deep/t"],
     "head": ["head ocean.zarr/deep/t"],
     "stats": ["stats ocean.zarr --bins 4 --range 0 40"],
     "diff": [

@@ -134,6 +134,19 @@ def test_values_as_json_are_exact(in_tmp: Path, data: Any, values: Any) -> None:
     assert json.loads(run("cat", "a.zarr", "--json").stdout)["values"] == values
 
 
+def test_explain_shows_what_a_selection_costs(ocean: Path) -> None:
+    command = ("explain", "ocean.zarr/deep/t", "--select", "y=3,x=5:25", "--price-per-gb", "1")
+    shown = run(*command)
+    assert shown.exit_code == 0
+    for text in ("requests", "3", "at most 1.2 KiB", "80 bytes", "kernel"):
+        assert text in shown.output
+    found = json.loads(run(*command, "--sizes", "--json").stdout)
+    assert (found["node"], found["chunks"], found["requests"]) == ("/", 3, 3)
+    assert found["exact"]
+    assert found["price"] == pytest.approx(found["fetched_bytes"] / 1e9)
+    assert run("explain", "ocean.zarr/deep/t", "--select", "z=1").exit_code == 2
+
+
 def test_cat_refuses_what_is_too_large_or_no_array(ocean: Path) -> None:
     oz.create_array("large.zarr", shape=(10**5, 10**5), dtype="f8")
     large = run("cat", "large.zarr")

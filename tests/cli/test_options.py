@@ -83,6 +83,15 @@ def test_a_selection_means_what_it_means_to_numpy(text: str) -> None:
     assert np.array_equal(data[parse_selection(text)], expected)
 
 
+def test_a_selection_may_name_dimensions() -> None:
+    names = ("time", None, "lat")
+    assert parse_selection("lat=1:3, time=-1", names) == (-1, slice(None), slice(1, 3))
+    with pytest.raises(oz.InvalidArgument, match="no dimension 'lon'; known: time, lat"):
+        parse_selection("lon=2", names)
+    with pytest.raises(oz.InvalidArgument, match="name all dimensions or none"):
+        parse_selection("0,lat=2", names)
+
+
 @pytest.mark.parametrize("text", ["", "a", "1:2:3:4", "0,,1", "1.5", "None"])
 def test_a_wrong_selection_is_refused(text: str) -> None:
     with pytest.raises(oz.InvalidArgument, match="is not an index or a slice"):

@@ -1,4 +1,4 @@
-"""Commands that show metadata and values: info, ls, tree, cat, head, preview and serve."""
+"""Commands that show metadata, values and costs: info, ls, tree, cat, explain, preview, serve."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from omnizarr.cli.options import (
     yes_option,
 )
 from omnizarr.cli.terminal import confirm, remark, say, say_json, show_table, wants_json
-from omnizarr.errors import InvalidArgument, WrongNode
+from omnizarr.errors import InvalidArgument, WrongNode, known_names
 from omnizarr.extension import (
     ArrayModel,
     GroupModel,
@@ -167,24 +167,40 @@ _MOST_BYTES = 256 << 20  # to print
 _PART = re.compile(r"(-?\d+)?(:(-?\d+)?(:(-?\d+)?)?)?")
 
 
-def parse_selection(text: str) -> tuple[Any, ...]:
-    """Parse what NumPy takes in brackets: integers, slices and ``...``, separated by commas."""
+def parse_selection(text: str, names: Sequence[str | None] = ()) -> tuple[Any, ...]:
+    """Parse what NumPy takes in brackets, or the same by the names of dimensions.
+
+    That are integers, slices and ``...``, separated by commas, or ``time=0,lat=10:20``.
+    """
     parts: list[Any] = []
-    for part in text.strip().strip("[]").split(","):
-        part = part.strip()
+    named: dict[str, Any] = {}
+    for each in text.strip().strip("[]").split(","):
+        name, equals, part = (s.strip() for s in each.rpartition("="))
         found = _PART.fullmatch(part)
-        if part == "...":
+        if equals and name not in names:
+            known = known_names(name, [n for n in names if n])
+            raise InvalidArgument(f"--select: there is no dimension {name!r}; {known}")
+        if part == "..." and not equals:
             parts.append(...)
         elif not part or found is None:
             raise InvalidArgument(
-                f"--select: {part!r} is not an index or a slice; expected such as '0,:10' or"
-                " '...,::2'"
+                f"--select: {part!r} is not an index or a slice; expected such as '0,:10',"
+                " '...,::2' or 'time=0,lat=10:20'"
             )
-        elif found[2] is None:
-            parts.append(int(part))
         else:
-            parts.append(slice(*(int(n) if n else None for n in part.split(":"))))
-    return tuple(parts)
+            bounds = (int(n) if n else None for n in part.split(":"))
+            index = int(part) if found[2] is None else slice(*bounds)
+            parts += [] if equals else [index]
+            named |= {name: index} if equals else {}
+    if named and parts:
+        raise InvalidArgument(f"--select: name all dimensions or none, got {text!r}")
+    return tuple(named.get(n or "", slice(None)) for n in names) if named else tuple(parts)
+
+
+_select_option = click.option(
+    "--select", metavar="SELECTION", default="...",
+    help="Part of the array, such as 0,:10 or ...,::2 or time=0,lat=10:20.",
+)  # fmt: skip
 
 
 def _open_array(path: str, node: str, options: Options) -> Array:
@@ -202,13 +218,33 @@ def _open_array(path: str, node: str, options: Options) -> Array:
 )
 @path_argument
 @node_option
-@click.option("--select", metavar="SELECTION", help="Part of the array, such as 0,:10 or ...,::2.")
+@_select_option
 @json_option
 @storage_option
-def cat(path: str, node: str, select: str | None, storage_options: Options) -> int:
+def cat(path: str, node: str, select: str, storage_options: Options) -> int:
     """Print all values of the array at PATH, or those of a selection, as NumPy does."""
     array = _open_array(path, node, storage_options)
-    return _show_values(path, array, (...,) if select is None else parse_selection(select))
+    return _show_values(path, array, parse_selection(select, array.dimension_names or ()))
+
+
+@command(
+    "omnizarr explain ocean.zarr --node temperature --select time=0,lat=10:20",
+    "omnizarr explain s3://bucket/scan.zarr --select 0 --sizes --price-per-1000-requests 0.0004",
+)
+@path_argument
+@node_option
+@_select_option
+@click.option("--sizes", is_flag=True, help="Ask for stored sizes instead of estimating them.")
+@click.option("--price-per-1000-requests", type=click.FloatRange(0), default=0, metavar="PRICE")
+@click.option("--price-per-gb", type=click.FloatRange(0), default=0, metavar="PRICE")
+@json_option
+@storage_option
+def explain(path: str, node: str, select: str, storage_options: Options, **given: Any) -> int:
+    """Show what reading a part of the array at PATH costs, without reading a chunk of it."""
+    array = _open_array(path, node, storage_options)
+    view = array.view[parse_selection(select, array.dimension_names or ())]
+    found = view.explain(**given)
+    return answer({"path": path, "node": array.name, **found.to_json()}, partial(say, found))
 
 
 @command("omnizarr head ocean.zarr --node temperature", "omnizarr head -n 3 --json ocean.zarr/time")

@@ -8,24 +8,3 @@ from omnizarr.engine.kernel import empty, read_small
 from omnizarr.engine.missing_chunks import Missing, check_missing
 from omnizarr.engine.reference import UNKNOWN, fetch, read_chunk, write_chunk
 from omnizarr.engine.stream import Stream
-
-__all__ = [
-    "UNKNOWN",
-    "BoundArray",
-    "Missing",
-    "Stream",
-    "check_missing",
-    "chunk_context",
-    "empty",
-    "exclusive",
-    "fetch",
-    "kept",
-    "read",
-    "read_chunk",
-    "read_small",
-    "rows",
-    "was_bound",
-    "write",
-    "write_chunk",
-    "write_fields",
-]

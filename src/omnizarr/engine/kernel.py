@@ -367,7 +367,7 @@ def _describe_small(array: BoundArray, layout: Layout) -> tuple[Any, ...]:
 
 def _make_layout(array: BoundArray, keep_empty: bool) -> Layout | str:
     """Return the description of an array for the kernel, or why it refuses the array."""
-    if _kernel is None:
+    if not available():
         return "it was not compiled"
     encoding, grid = array.encoding, array.grid
     style = _STYLES.get(type(encoding))

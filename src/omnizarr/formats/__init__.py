@@ -16,22 +16,3 @@ from omnizarr.formats.format import Documents, Format, title
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3
-
-__all__ = [
-    "NAMES",
-    "ROOT_KEYS",
-    "V1",
-    "V2",
-    "V3",
-    "Documents",
-    "Format",
-    "Probe",
-    "V3Draft",
-    "by_name",
-    "check_entry",
-    "guess_format",
-    "is_metadata",
-    "makes_node",
-    "publication_order",
-    "title",
-]

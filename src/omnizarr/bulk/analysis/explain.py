@@ -8,35 +8,19 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from omnizarr import Array, config
+from omnizarr import Array, config, extension
 from omnizarr.bulk.analysis.suggestion import suggest_chunks
 from omnizarr.bulk.journal import Outcome
 from omnizarr.errors import OmnizarrError
-from omnizarr.extension import (
-    BoundArray,
-    CodecPipeline,
-    HasSizes,
-    Info,
-    ListsEntries,
-    Range,
-    Row,
-    bound_array,
-    counted,
-    engine,
-    kernel,
-    list_sizes,
-    present,
-    size_text,
-    stores,
-    traits,
-)
+from omnizarr.extension import BoundArray, CodecPipeline, Range, Row, engine, kernel, stores
 
 PAGE = 1000  # keys of a listing that come with one request
 
@@ -56,9 +40,9 @@ class Explanation(Outcome):
 
     shape: tuple[int, ...] = ()
     chunks: int = 0  # that the read touches
-    chunks_total: int = 0
+    all_chunks: int = 0
     shards: int | None = None  # None without shards
-    shards_total: int | None = None
+    all_shards: int | None = None
     requests: int = 0
     at_once: int = 0  # requests at a time, at most
     rounds: int = 0  # of requests, about, each after the answers to the one before
@@ -69,54 +53,46 @@ class Explanation(Outcome):
     memory_bytes: int = 0  # at the peak, about: the result, and what is being fetched and decoded
     exact: bool = False  # True if sizes are those in the store
     decoder: str = "kernel"  # or "reference"
-    reason: str = ""  # why the kernel does not decode
+    reason: str | None = None  # why the kernel does not decode
     cached: int | None = None  # chunks or shards of which the chunk cache has something
     price: float | None = None
     # Other chunks and shards: means for such a read over all of its places, uncompressed.
     alternatives: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
-        most = "" if self.exact else "at most "
-        info = Info(chunks=f"{self.chunks} of {self.chunks_total}")
-        if self.shards is not None:
-            info["shards"] = f"{self.shards} of {self.shards_total}"
-        rounds = counted(self.rounds, "round")
-        info["requests"] = f"{self.requests}; {self.at_once} at a time, {rounds}"
-        info["fetched"] = most + size_text(self.fetched_bytes)
-        info["decoded"] = most + size_text(self.decoded_bytes)
-        ratio = "" if self.waste is None else f"; {self.waste:.4g} bytes are decoded for each"
-        info["wanted"] = size_text(self.wanted_bytes) + ratio
-        info["memory"] = f"about {size_text(self.memory_bytes)}"
-        info["decoder"] = self.decoder + (self.reason and f"; kernel: {self.reason}")
-        if self.cached is not None:
-            info["in the cache"] = f"parts of {self.cached}"
-        if self.price is not None:
-            info["price"] = f"{most}{self.price:.4g}"
+        shown = extension.Info()
+        for name in (each.name for each in fields(self)):
+            value, most = getattr(self, name), "" if self.exact else "at most "
+            if name.endswith("_bytes"):
+                most = most if name in ("fetched_bytes", "decoded_bytes") else ""
+                shown[name.removesuffix("_bytes")] = most + extension.size_text(value)
+            elif name not in ("exact", "alternatives") and value is not None:
+                shown[name.replace("_", " ")] = f"{value:.4g}" if name == "waste" else str(value)
         for other in self.alternatives:
             shards = f" in shards {other['shards']}" if other["shards"] else ""
-            cost = f"{other['requests']:.4g} requests, {size_text(round(other['fetched_bytes']))}"
-            info[f"with chunks {other['chunks']}{shards}"] = cost
-        return str(info)
+            size = extension.size_text(round(other["fetched_bytes"]))
+            shown[f"chunks {other['chunks']}{shards}"] = f"{other['requests']:.4g} requests, {size}"
+        return str(shown)
 
 
 def explain(
     array: Array, plan: Any, sizes: bool, price_per_1000_requests: float, price_per_gb: float
 ) -> Explanation:
     """Return what it costs to read a plan; see `View.explain`."""
-    bound = bound_array(array)
-    found = Explanation(plan.shape, chunks_total=array.nchunks, exact=sizes)
-    found.reason = kernel.refusal(bound)
-    found.decoder = "reference" if found.reason else "kernel"
+    bound = extension.bound_array(array)
+    found = Explanation(plan.shape, all_chunks=array.nchunks, exact=sizes)
+    if reason := kernel.refusal(bound):
+        found.decoder, found.reason = "reference", reason
     found.wanted_bytes = math.prod(plan.shape) * array.itemsize
     found.cached = engine.kept(bound, plan, found.wanted_bytes)
-    if array.shards is not None:
-        pairs = zip(array.shape, array.shards, strict=True)
-        packed = bound.chunk_store is not bound.store  # the grid is that of chunks
-        counts = [-(-n // shard) for n, shard in pairs] if packed else bound.grid.shape
-        found.shards, found.shards_total = 0, math.prod(counts)
     if found.wanted_bytes:
         _add_requests(found, bound, plan)
         found.waste = found.decoded_bytes / found.wanted_bytes
+    if array.shards is None:
+        found.shards = None
+    else:
+        lengths = (n if isinstance(n, int) else n[0] for n in array.shards)
+        found.all_shards = math.prod(-(-n // s) for n, s in zip(array.shape, lengths, strict=True))
     if price_per_1000_requests or price_per_gb:
         price = found.requests / 1000 * price_per_1000_requests
         found.price = price + found.fetched_bytes / 1e9 * price_per_gb
@@ -141,8 +117,7 @@ def _add_requests(found: Explanation, array: BoundArray, plan: Any) -> None:
     if known is None or not found.exact:
         known = {key: _stored(dry.pipeline(key)) for key in dry.whole}
     missing = {*dry.whole} - known.keys()
-    found.chunks = sum(chunks for _, chunks, _ in rows)
-    found.shards = None if found.shards is None else len({key for key, *_ in rows})
+    found.chunks, found.shards = sum(row[1] for row in rows), len({row[0] for row in rows})
     found.requests = sum(number for number, _ in dry.calls)
     found.fetched_bytes = sum(nbytes for _, nbytes in dry.calls) + sum(known.values())
     found.decoded_bytes = sum(nbytes for key, _, nbytes in rows if key not in missing)
@@ -161,20 +136,19 @@ def _add_requests(found: Explanation, array: BoundArray, plan: Any) -> None:
 
 
 def _decoded(pipeline: CodecPipeline, region: Any, index: bytes | None = None) -> tuple[int, int]:
-    """Return the chunks in part of a stored value, and their decoded bytes; see `DryStore`."""
+    """Return the chunks in part of a stored value, and the decoded bytes of those that exist."""
     if pipeline.sharded is None:
         count = math.prod(getattr(pipeline.array_bytes, "counts", ()))
         return count, pipeline.spec.nbytes or engine.UNKNOWN
     shards, axes = pipeline.sharded
     region = tuple(region[i] for i in axes)
+    if index is None and shards.inner.sharded is None:
+        count = math.prod(map(len, shards.grid.intersect_axes(region)))
+        return count, count * _decoded(shards.inner, region)[1]
+    insides = [inside for _, inside, _ in shards.grid.intersect(region)]
     if index is not None:
         chunks = shards.inner_chunks(shards.index(index), region)
         insides = [chunk.inside for chunk in chunks if chunk.range is not None]
-    elif shards.inner.sharded is None:
-        count = math.prod(map(len, shards.grid.intersect_axes(region)))
-        return count, count * _decoded(shards.inner, region)[1]
-    else:
-        insides = [inside for _, inside, _ in shards.grid.intersect(region)]
     return len(insides), sum(_decoded(shards.inner, inside)[1] for inside in insides)
 
 
@@ -189,11 +163,11 @@ def _stored(pipeline: CodecPipeline) -> int:
 def _sizes(array: BoundArray, keys: list[str]) -> dict[str, int] | None:
     """Return the sizes of existing values; None if the store would have to fetch them."""
     store = array.store
-    listed = isinstance(store, ListsEntries) and not traits(store).low_latency
+    listed = isinstance(store, stores.base.ListsEntries) and not stores.traits(store).low_latency
     if listed and len(keys) * PAGE > math.prod(array.grid.shape):
         wanted = {*keys}
-        return {key: size for key, size in list_sizes(store, array.prefix) if key in wanted}
-    return store.sizes(keys) if isinstance(store, HasSizes) else None
+        return {key: n for key, n in stores.list_sizes(store, array.prefix) if key in wanted}
+    return store.sizes(keys) if isinstance(store, stores.base.HasSizes) else None
 
 
 def _alternatives(array: Array, plan: Any) -> list[dict[str, Any]]:
@@ -201,8 +175,8 @@ def _alternatives(array: Array, plan: Any) -> list[dict[str, Any]]:
     parts = getattr(plan, "parts", ())
     if not parts or not plan.runs or not all(part.size for part in parts):
         return []
-    read = tuple((part.size - 1) * part.step + 1 for part in parts)
-    kind: Any = "local" if traits(array.store).low_latency else "remote"
+    read: Any = tuple((part.size - 1) * part.step + 1 for part in parts)
+    kind: Any = "local" if stores.traits(array.store).low_latency else "remote"
     found = {}
     for reads in ([read], [read, "blocks"]):
         try:
@@ -229,42 +203,40 @@ class DryStore:
         while hasattr(server, "inner"):
             server = server.inner
         speed = getattr(server, "speed", None)
-        self._gap = -1 if speed is None else stores.byte_ranges.GAP  # which no ranges have
+        self._gap = -1 if speed is None else stores.byte_ranges.GAP  # no ranges are so close
         self.limit = min((speed and speed.at_once) or sys.maxsize, config.get().requests)
-        known = (
-            {} if speed is None else {key: found for (key, _), found in speed.first_parts.items()}
-        )
-        self._generations = {key: generation for key, (_, generation) in known.items()}
-        # The indexes that are stored, as far as they are known.
-        self.indexes = {key: data for key, (data, _) in known.items()} if exact else {}
+        known = dict(speed.first_parts) if speed else {}
+        self._generations = {key: generation for (key, _), (_, generation) in known.items()}
+        # Shard indexes that are stored, as far as they are known.
+        self.indexes = {key: data for (key, _), (data, _) in known.items()} if exact else {}
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.store, name)
         own = {"get_many": self._many, "get_many_versioned": self._versioned}
-        return {**own, "snapshot": self._snapshot}.get(name, found)
+        return {**own, "snapshot": lambda: nullcontext(self._many)}.get(name, found)
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         return self._many([(key, range)])[0]
 
-    @contextmanager
-    def _snapshot(self) -> Iterator[Any]:
-        yield self._many
-
     def _versioned(self, requests: Iterable[tuple[str, Range | None]]) -> list[Any]:
-        """Return values with generations that equal known ones, but are never remembered."""
+        """Return values with generations that equal known ones, and are never remembered."""
         asked = [*requests]
         known = (f"W/{self._generations.get(key, '')}" for key, _ in asked)
         return [*zip(self._many(asked), known, strict=True)]
 
     def _many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
         asked = [*requests]
-        firsts = {key: self.layout(key)[0] for key, part in asked if self._is_first(key, part)}
+        layouts = {key: self.layout(key) for key, part in asked if part is not None}
+        first = {key for key, part in asked if part and _has_index(part, layouts[key][0])}
         if self.exact:
-            new = {
-                key: layout.index_range for key, layout in firsts.items() if key not in self.indexes
-            }
-            self.indexes.update(zip(new, stores.get_many(self.store, new.items()), strict=True))
-        found = [self._answer(key, part) for key, part in asked]
+            new = {key: layouts[key][0].index_range for key in first - self.indexes.keys()}
+            self.indexes |= zip(new, stores.get_many(self.store, new.items()), strict=True)
+        found = [
+            self._shard(key, part, *layouts[key])
+            if part and key in first
+            else self._zeros(key, part)
+            for key, part in asked
+        ]
         fetches, nbytes = stores.byte_ranges.coalesce(asked, gap=self._gap), 0
         for fetch in fetches:
             [(number, _), *more] = fetch.parts
@@ -275,35 +247,34 @@ class DryStore:
         self.calls.append((len(fetches), nbytes))
         return found
 
-    def _is_first(self, key: str, part: Range | None) -> bool:
-        """Return True for the index of a shard, and for all of a shard that has it."""
-        if part is None:
-            return False
-        return part.start < 0 if self.layout(key)[0].at_end else part.start == 0
+    def _zeros(self, key: str, part: Range | None) -> bytes | None:
+        """Return a part of a shard, or as much as is looked at of a whole value, if it exists."""
+        only = self.exact and part is None and not self.array.grid.axes  # may have another key
+        return (
+            None if only and _sizes(self.array, [key]) == {} else bytes((part and part.length) or 0)
+        )
 
-    def _answer(self, key: str, part: Range | None) -> bytes | None:
-        if part is None or not self._is_first(key, part):
-            return bytes((part and part.length) or 0)
-        layout, chunk = self.layout(key)
-        if self.exact or key in self._generations:
-            stored = self.indexes[key]
-        else:
-            starts = np.arange(layout.count, dtype="u8") * chunk
-            pairs = np.stack([starts, np.full_like(starts, chunk)], -1).reshape(*layout.counts, 2)
-            stored = bytes(layout.index_pipeline.encode(pairs))
-        if stored is None or part == layout.index_range:
-            return stored
+    def _shard(self, key: str, part: Range, layout: Any, chunk: int) -> bytes | None:
+        """Return a part of a shard that has its index; its chunks have `chunk` bytes, or zeros."""
+        stored = self.indexes[key] if self.exact else None
+        if stored is None and self.exact:
+            return None
+        if stored is None:
+            starts = np.arange(layout.count, dtype="u8") * np.uint64(chunk)
+            pairs = np.stack([starts, np.full_like(starts, chunk)], -1)
+            stored = bytes(layout.index_pipeline.encode(pairs.reshape(*layout.counts, 2)))
         index = layout.index(stored)
-        end = max((int(index[n].sum()) for n in present(index)), default=layout.index_size)
-        return part.of(bytes(end) + stored if layout.at_end else stored + bytes(end - len(stored)))
+        end = int(index[index[:, 0] < 2**63].sum(axis=1).max(initial=0))
+        rest = bytes(max(0, end if layout.at_end else end - len(stored)))
+        return part.of(rest + stored if layout.at_end else stored + rest)
 
     def layout(self, key: str) -> tuple[Any, int]:
         """Return the layout of a shard, and the bytes of its chunks without compression."""
         packed = getattr(self.array.chunk_store, "layout", None)
         if packed is not None:
             return packed, _stored(self.array.first_pipeline)
-        shards, _ = self.pipeline(key).sharded or (None, ())
-        return shards.layout, _stored(shards.inner)
+        [shards, _] = self.pipeline(key).sharded or (None, ())
+        return (None, 0) if shards is None else (shards.layout, _stored(shards.inner))
 
     def pipeline(self, key: str) -> CodecPipeline:
         """Return the pipeline of a stored value."""
@@ -313,6 +284,11 @@ class DryStore:
 
 
 class DryMemory(DryStore):
-    """A dry store whose values the engine looks up."""
+    """A dry store whose values the engine looks up instead of fetching them."""
 
-    direct_values: Any = {}
+    direct_values: Any = MappingProxyType({})
+
+
+def _has_index(part: Range, layout: Any) -> bool:
+    """Return True for the index of a shard, and for all of a shard, which has it."""
+    return part.start < 0 if layout.at_end else part.start == 0
