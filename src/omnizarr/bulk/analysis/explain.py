@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ class Explanation(Outcome):
     cache; those for metadata, now and then, and repeated ones are not counted. The latency and the
     throughput that a server has shown decide how many requests are made at a time, and if small
     shards are fetched whole: a store that was just opened may be read differently later. Of local
-    files, the kernel reads smaller parts where that takes less time.
+    files and of values in memory, the kernel reads smaller parts where that takes less time.
 
     Unless they are `exact`, numbers are those of chunks that are all stored, uncompressed.
     """
@@ -85,14 +84,13 @@ def explain(
         found.decoder, found.reason = "reference", reason
     found.wanted_bytes = math.prod(plan.shape) * array.itemsize
     found.cached = engine.kept(bound, plan, found.wanted_bytes)
-    if found.wanted_bytes:
-        _add_requests(found, bound, plan)
-        found.waste = found.decoded_bytes / found.wanted_bytes
-    if array.shards is None:
-        found.shards = None
-    else:
+    if array.shards is not None:
         lengths = (n if isinstance(n, int) else n[0] for n in array.shards)
-        found.all_shards = math.prod(-(-n // s) for n, s in zip(array.shape, lengths, strict=True))
+        counts = (-(-n // shard) for n, shard in zip(array.shape, lengths, strict=True))
+        found.shards, found.all_shards = 0, math.prod(counts)
+    if plan.count:
+        _add_requests(found, bound, plan)
+        found.waste = found.decoded_bytes / max(1, found.wanted_bytes)
     if price_per_1000_requests or price_per_gb:
         price = found.requests / 1000 * price_per_1000_requests
         found.price = price + found.fetched_bytes / 1e9 * price_per_gb
@@ -102,26 +100,18 @@ def explain(
 
 def _add_requests(found: Explanation, array: BoundArray, plan: Any) -> None:
     """Add what the engine requests and decodes, and how many requests it makes at a time."""
-    in_memory = stores.direct_values(array.store) is not None
-    dry: Any = (DryMemory if in_memory else DryStore)(array, found.exact)
-    rows: list[tuple[str, int, int]] = []  # the stored key, the chunks and their decoded bytes
+    dry: Any = DryStore(array, plan, found.exact)
+    found.exact, decoded = dry.exact, list[tuple[int, int]]()
 
     def use(row: Row, decode: Any) -> None:
-        key, pipeline = array.stored_key(row.coords), array.pipeline_at(row.coords)
-        nbytes = 0 if decode is None else _decoded(pipeline, row.region, dry.indexes.get(key))[1]
-        rows.append((key, _decoded(pipeline, row.region)[0], nbytes))
+        index = dry.indexes.get(array.stored_key(row.coords)) if found.exact else None
+        count, nbytes = _decoded(array.pipeline_at(row.coords), row.region, index)
+        decoded.append((count, 0 if decode is None else nbytes))
 
     engine.fetch(replace(array, store=dry), plan, found.wanted_bytes, use)
-    known = _sizes(array, dry.whole) if found.exact and dry.whole else {}
-    found.exact = found.exact and known is not None
-    if known is None or not found.exact:
-        known = {key: _stored(dry.pipeline(key)) for key in dry.whole}
-    missing = {*dry.whole} - known.keys()
-    found.chunks, found.shards = sum(row[1] for row in rows), len({row[0] for row in rows})
-    found.requests = sum(number for number, _ in dry.calls)
-    found.fetched_bytes = sum(nbytes for _, nbytes in dry.calls) + sum(known.values())
-    found.decoded_bytes = sum(nbytes for key, _, nbytes in rows if key not in missing)
-
+    found.shards = None if found.shards is None else len(dry.pipelines)
+    found.chunks, found.decoded_bytes = map(sum, zip(*decoded, strict=True))
+    found.requests, found.fetched_bytes = map(sum, zip(*dry.calls, strict=True))
     settings, threads = config.get(), min(config.get().threads, plan.count)
     if stores.file_root(dry) is None and hasattr(dry, "get_many"):
         lanes = threads if found.fetched_bytes > settings.in_flight else 1
@@ -131,7 +121,7 @@ def _add_requests(found: Explanation, array: BoundArray, plan: Any) -> None:
     else:
         found.at_once, found.rounds = threads, -(-found.requests // threads)
         held = threads * -(-found.fetched_bytes // plan.count)
-    largest = max(nbytes // max(1, chunks) for _, chunks, nbytes in rows)
+    largest = max(nbytes // max(1, count) for count, nbytes in decoded)
     found.memory_bytes = found.wanted_bytes + held + threads * largest
 
 
@@ -142,14 +132,14 @@ def _decoded(pipeline: CodecPipeline, region: Any, index: bytes | None = None) -
         return count, pipeline.spec.nbytes or engine.UNKNOWN
     shards, axes = pipeline.sharded
     region = tuple(region[i] for i in axes)
+    count = math.prod(map(len, shards.grid.intersect_axes(region)))
     if index is None and shards.inner.sharded is None:
-        count = math.prod(map(len, shards.grid.intersect_axes(region)))
         return count, count * _decoded(shards.inner, region)[1]
     insides = [inside for _, inside, _ in shards.grid.intersect(region)]
     if index is not None:
         chunks = shards.inner_chunks(shards.index(index), region)
         insides = [chunk.inside for chunk in chunks if chunk.range is not None]
-    return len(insides), sum(_decoded(shards.inner, inside)[1] for inside in insides)
+    return count, sum(_decoded(shards.inner, inside)[1] for inside in insides)
 
 
 def _stored(pipeline: CodecPipeline) -> int:
@@ -160,13 +150,12 @@ def _stored(pipeline: CodecPipeline) -> int:
     return int(shards.layout.count * _stored(shards.inner) + shards.layout.index_size)
 
 
-def _sizes(array: BoundArray, keys: list[str]) -> dict[str, int] | None:
+def _sizes(array: BoundArray, keys: Collection[str]) -> dict[str, int] | None:
     """Return the sizes of existing values; None if the store would have to fetch them."""
     store = array.store
     listed = isinstance(store, stores.base.ListsEntries) and not stores.traits(store).low_latency
     if listed and len(keys) * PAGE > math.prod(array.grid.shape):
-        wanted = {*keys}
-        return {key: n for key, n in stores.list_sizes(store, array.prefix) if key in wanted}
+        return {key: n for key, n in stores.list_sizes(store, array.prefix) if key in keys}
     return store.sizes(keys) if isinstance(store, stores.base.HasSizes) else None
 
 
@@ -192,28 +181,52 @@ def _alternatives(array: Array, plan: Any) -> list[dict[str, Any]]:
 class DryStore:
     """A store that counts what is asked of an array's, and answers with zeros and shard indexes.
 
-    It has the other store's abilities. Indexes are those of that store if they are to be exact.
+    It has the other store's abilities. It knows the indexes and sizes of what a plan needs.
     """
 
-    def __init__(self, array: BoundArray, exact: bool) -> None:
+    def __init__(self, array: BoundArray, plan: Any, exact: bool) -> None:
         self.array, self.store, self.exact = array, array.store, exact
-        self.calls: list[tuple[int, int]] = []  # the requests of each call, and the bytes of parts
-        self.whole: list[str] = []  # the keys of values that are fetched whole
+        self.calls: list[tuple[int, int]] = []  # the requests of each call, and their bytes
+        rows = plan.rows()
+        self.pipelines = {array.stored_key(r.coords): array.pipeline_at(r.coords) for r in rows}
+        self.sizes = {key: _stored(pipeline) for key, pipeline in self.pipelines.items()}
+        self.indexes: dict[str, bytes | None] = {}
+        if array.chunk_store is not array.store or array.first_pipeline.sharded is not None:
+            parts = [(key, self.layout(key).index_range) for key in self.sizes]
+            found = stores.get_many(self.store, parts) if exact else self._full_indexes()
+            self.indexes = dict(zip(self.sizes, found, strict=True))
+        elif exact:
+            known = _sizes(array, self.sizes.keys())
+            self.exact, self.sizes = known is not None, self.sizes if known is None else known
         server: Any = self.store
         while hasattr(server, "inner"):
             server = server.inner
         speed = getattr(server, "speed", None)
         self._gap = -1 if speed is None else stores.byte_ranges.GAP  # no ranges are so close
         self.limit = min((speed and speed.at_once) or sys.maxsize, config.get().requests)
-        known = dict(speed.first_parts) if speed else {}
-        self._generations = {key: generation for (key, _), (_, generation) in known.items()}
-        # Shard indexes that are stored, as far as they are known.
-        self.indexes = {key: data for (key, _), (data, _) in known.items()} if exact else {}
+        first = [*speed.first_parts.items()] if speed else []
+        self._generations = {key: generation for (key, _), (_, generation) in first}
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.store, name)
         own = {"get_many": self._many, "get_many_versioned": self._versioned}
         return {**own, "snapshot": lambda: nullcontext(self._many)}.get(name, found)
+
+    def layout(self, key: str) -> Any:
+        """Return the layout of a shard."""
+        sharded = self.pipelines[key].sharded
+        return (self.array.chunk_store if sharded is None else sharded[0]).layout
+
+    def _full_indexes(self) -> list[bytes]:
+        """Return indexes of shards with all of their chunks, uncompressed."""
+        made: dict[int, bytes] = {}
+        for key, pipeline in self.pipelines.items():
+            if id(layout := self.layout(key)) not in made:
+                chunk = _stored(pipeline.sharded[0].inner if pipeline.sharded else pipeline)
+                starts = np.arange(layout.count, dtype="u8") * np.uint64(chunk)
+                pairs = np.stack([starts, np.full_like(starts, chunk)], -1)
+                made[id(layout)] = layout.index_pipeline.encode(pairs.reshape(*layout.counts, 2))
+        return [made[id(self.layout(key))] for key in self.pipelines]
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         return self._many([(key, range)])[0]
@@ -226,69 +239,35 @@ class DryStore:
 
     def _many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
         asked = [*requests]
-        layouts = {key: self.layout(key) for key, part in asked if part is not None}
-        first = {key for key, part in asked if part and _has_index(part, layouts[key][0])}
-        if self.exact:
-            new = {key: layouts[key][0].index_range for key in first - self.indexes.keys()}
-            self.indexes |= zip(new, stores.get_many(self.store, new.items()), strict=True)
-        found = [
-            self._shard(key, part, *layouts[key])
-            if part and key in first
-            else self._zeros(key, part)
-            for key, part in asked
-        ]
-        fetches, nbytes = stores.byte_ranges.coalesce(asked, gap=self._gap), 0
+        found = [self._answer(key, part) for key, part in asked]
+        fetches = stores.byte_ranges.coalesce(asked, gap=self._gap)
+        nbytes = 0
         for fetch in fetches:
             [(number, _), *more] = fetch.parts
-            if fetch.range is None:
-                self.whole.append(fetch.key)
-            else:
-                nbytes += (fetch.range.length or 0) if more else len(found[number] or b"")
+            joined = more and fetch.range and fetch.range.length
+            size = len(found[number] or b"") if fetch.range else self._size(fetch.key)
+            nbytes += joined or size
         self.calls.append((len(fetches), nbytes))
         return found
 
-    def _zeros(self, key: str, part: Range | None) -> bytes | None:
-        """Return a part of a shard, or as much as is looked at of a whole value, if it exists."""
-        only = self.exact and part is None and not self.array.grid.axes  # may have another key
-        return (
-            None if only and _sizes(self.array, [key]) == {} else bytes((part and part.length) or 0)
-        )
-
-    def _shard(self, key: str, part: Range, layout: Any, chunk: int) -> bytes | None:
-        """Return a part of a shard that has its index; its chunks have `chunk` bytes, or zeros."""
-        stored = self.indexes[key] if self.exact else None
-        if stored is None and self.exact:
-            return None
-        if stored is None:
-            starts = np.arange(layout.count, dtype="u8") * np.uint64(chunk)
-            pairs = np.stack([starts, np.full_like(starts, chunk)], -1)
-            stored = bytes(layout.index_pipeline.encode(pairs.reshape(*layout.counts, 2)))
-        index = layout.index(stored)
-        end = int(index[index[:, 0] < 2**63].sum(axis=1).max(initial=0))
-        rest = bytes(max(0, end if layout.at_end else end - len(stored)))
+    def _answer(self, key: str, part: Range | None) -> bytes | None:
+        stored = self.indexes.get(key, b"" if key in self.sizes else None)
+        if part is None or stored is None:
+            return stored
+        layout = self.layout(key)
+        if part.start >= 0 if layout.at_end else part.start > 0:
+            return bytes(part.length or 0)
+        if part == layout.index_range:
+            return stored
+        rest = bytes(self._size(key) - len(stored))  # the request is for all of the shard
         return part.of(rest + stored if layout.at_end else stored + rest)
 
-    def layout(self, key: str) -> tuple[Any, int]:
-        """Return the layout of a shard, and the bytes of its chunks without compression."""
-        packed = getattr(self.array.chunk_store, "layout", None)
-        if packed is not None:
-            return packed, _stored(self.array.first_pipeline)
-        [shards, _] = self.pipeline(key).sharded or (None, ())
-        return (None, 0) if shards is None else (shards.layout, _stored(shards.inner))
-
-    def pipeline(self, key: str) -> CodecPipeline:
-        """Return the pipeline of a stored value."""
-        array = self.array
-        coords = array.encoding.coords(key[len(array.prefix) :], len(array.grid.axes))
-        return array.first_pipeline if coords is None else array.pipeline_at(coords)
-
-
-class DryMemory(DryStore):
-    """A dry store whose values the engine looks up instead of fetching them."""
-
-    direct_values: Any = MappingProxyType({})
-
-
-def _has_index(part: Range, layout: Any) -> bool:
-    """Return True for the index of a shard, and for all of a shard, which has it."""
-    return part.start < 0 if layout.at_end else part.start == 0
+    def _size(self, key: str) -> int:
+        """Return the size of a value; that of a shard from its index."""
+        stored = self.indexes.get(key)
+        if stored is None:
+            return 0 if key in self.indexes else self.sizes.get(key, 0)
+        layout = self.layout(key)
+        index = layout.index(stored)
+        end = int(index[index[:, 0] < 2**63].sum(axis=1).max(initial=0))
+        return end + layout.index_size if layout.at_end else max(end, layout.index_size)
