@@ -15,8 +15,6 @@ from omnizarr.errors import InvalidMetadata, WrongType
 from omnizarr.model import Named
 from omnizarr.model.node import check_members, invalid
 
-__all__ = ["ChunkKeyEncoding", "Default", "Draft", "V2Keys", "bind"]
-
 
 @runtime_checkable
 class ChunkKeyEncoding(Protocol):

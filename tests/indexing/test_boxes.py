@@ -41,7 +41,8 @@ def test_boxes_cover_a_region_once_and_split_no_chunk(
     expected[region or ...] = 1
     np.testing.assert_array_equal(seen, expected)
     for coords in np.ndindex(*(axis.count for axis in axes)):
-        inside = owners[boxes.box_of(axes, [range(n, n + 1) for n in coords])]
+        pairs = [*zip(axes, coords, strict=True)]
+        inside = owners[tuple(slice(a.start(n), a.start(n) + a.size(n)) for a, n in pairs)]
         assert len(np.unique(inside[inside > 0])) <= 1
     sizes = [boxes.box_size(box) for box in found]
     assert max(sizes, default=0) <= cut.largest

@@ -18,8 +18,6 @@ from omnizarr.data_types.numeric import NUMPY, SMALL_FLOATS, SMALL_INTEGERS
 from omnizarr.errors import InvalidArgument, WrongType, known_names
 from omnizarr.model import Named
 
-__all__ = ["DataType", "as_type", "bind", "cast", "describe", "own_type", "value_key"]
-
 for _names, _bind in (
     (numeric.NUMERIC_NAMES, numeric.bind_numeric),
     (numeric.EXTENDED_NAMES, numeric.bind_extended),

@@ -172,10 +172,7 @@ def suits(cache: ChunkCache, array: BoundArray, plan: Plan, nbytes: int) -> bool
 
 
 def kept(array: BoundArray, plan: Plan, nbytes: int) -> int | None:
-    """Return of how many chunks or shards the cache has something; None if a read does not use it.
-
-    The store is not asked if they are still the same.
-    """
+    """Return of how many chunks or shards a part is kept; None if a read does not use the cache."""
     cache = current()
     if cache is None or not suits(cache, array, plan, nbytes):
         return None

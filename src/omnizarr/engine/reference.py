@@ -62,7 +62,10 @@ def fetch(array: BoundArray, plan: Plan, nbytes: int, use: Callable[[Row, Any], 
         batches, number = _file_batches(array, plan.rows(), count)
         for_each(batches, number, partial(_fetch_some, array, use=use), nbytes, waits=False)
     elif in_files or not hasattr(store, "get_many"):
-        one = partial(_fetch_row, array, use=use)
+
+        def one(row: Row) -> None:
+            use(row, _decoder(array, row.coords, row.region))
+
         for_each(plan.rows(), count, one, nbytes, waits=False)
     elif count:
         whole = _whole_shards(array, count)
@@ -120,18 +123,14 @@ def _fetch_some(array: BoundArray, rows: list[Row], use: Callable[[Row, Any], No
         found = get_many(array.chunk_store, [(array.key(row.coords), None) for row in rows])
     except OmnizarrError:  # reading each chunk on its own shows which one it is
         for row in rows:
-            _fetch_row(array, row, use)
+            use(row, _decoder(array, row.coords, row.region))
         return
     for row, data in zip(rows, found, strict=True):
         if data is None and array.encoding.other_keys(row.coords):
-            _fetch_row(array, row, use)
+            use(row, _decoder(array, row.coords, row.region))
         else:
             into = array.pipeline_at(row.coords).decode_into
             use(row, None if data is None else partial(into, data, row.region))
-
-
-def _fetch_row(array: BoundArray, row: Row, use: Callable[[Row, Any], None]) -> None:
-    use(row, _decoder(array, row.coords, row.region))
 
 
 def read_row(

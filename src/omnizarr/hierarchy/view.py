@@ -90,8 +90,7 @@ class View(Shaped):
         """Return an `Explanation` of what reading all of it costs, without reading a chunk.
 
         Args:
-            sizes: True to ask the store for the sizes of the values, and for the indexes of
-                shards, instead of estimating them.
+            sizes: True to ask for stored sizes and shard indexes instead of estimating them.
             price_per_1000_requests: The price of requests, in any currency.
             price_per_gb: The price of 10⁹ bytes that are fetched.
 
@@ -102,8 +101,8 @@ class View(Shaped):
             (10, 10000, 100)
         """
         plan = self._selection.plan(self.array._data.grid)
-        prices = {"price_per_1000_requests": price_per_1000_requests, "price_per_gb": price_per_gb}
-        return registry.lookup("integration", "explain")(self.array, plan, sizes=sizes, **prices)
+        prices = price_per_1000_requests, price_per_gb
+        return registry.lookup("integration", "explain")(self.array, plan, sizes, *prices)
 
     # Selecting further
 

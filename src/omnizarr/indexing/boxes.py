@@ -135,14 +135,6 @@ def cut(
     return Boxes(tuple(reversed(found)))
 
 
-def box_of(axes: Sequence[GridAxis], chunks: Sequence[range]) -> Box:
-    """Return the elements of a box of chunks, without what reaches over the end of the array."""
-    return tuple(
-        slice(int(a.start(r.start)), min(int(a.start(r[-1]) + a.size(r[-1])), a.length))
-        for a, r in zip(axes, chunks, strict=True)
-    )
-
-
 def box_size(box: Box) -> int:
     """Return the number of elements in a box."""
     return math.prod(side.stop - side.start for side in box)

@@ -20,9 +20,6 @@ from omnizarr.formats.draft_extensions import SHARDING
 from omnizarr.model import Named
 from omnizarr.stores import Store
 
-__all__ = ["indexed_shards", "stored_key", "transform"]
-
-
 registry.register(
     "storage_transformer", SHARDING, "omnizarr.storage_transformers.sharding:bind_shards"
 )

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Collection, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from omnizarr import Array, config, extension
 from omnizarr.bulk.analysis.suggestion import suggest_chunks
 from omnizarr.bulk.journal import Outcome
+from omnizarr.bulk.tiles import stored_axes
 from omnizarr.errors import OmnizarrError
 from omnizarr.extension import BoundArray, CodecPipeline, Range, Row, engine, kernel, stores
 
@@ -85,9 +87,7 @@ def explain(
     found.wanted_bytes = math.prod(plan.shape) * array.itemsize
     found.cached = engine.kept(bound, plan, found.wanted_bytes)
     if array.shards is not None:
-        lengths = (n if isinstance(n, int) else n[0] for n in array.shards)
-        counts = (-(-n // shard) for n, shard in zip(array.shape, lengths, strict=True))
-        found.shards, found.all_shards = 0, math.prod(counts)
+        found.shards, found.all_shards = 0, math.prod(axis.count for axis in stored_axes(array))
     if plan.count:
         _add_requests(found, bound, plan)
         found.waste = found.decoded_bytes / max(1, found.wanted_bytes)
@@ -187,6 +187,9 @@ class DryStore:
     def __init__(self, array: BoundArray, plan: Any, exact: bool) -> None:
         self.array, self.store, self.exact = array, array.store, exact
         self.calls: list[tuple[int, int]] = []  # the requests of each call, and their bytes
+        own: dict[str, Any] = {"get_many": self._many, "get_many_versioned": self._versioned}
+        own["snapshot"] = partial(nullcontext, self._many)
+        self.__dict__.update({name: own[name] for name in own if hasattr(self.store, name)})
         rows = plan.rows()
         self.pipelines = {array.stored_key(r.coords): array.pipeline_at(r.coords) for r in rows}
         self.sizes = {key: _stored(pipeline) for key, pipeline in self.pipelines.items()}
@@ -208,14 +211,12 @@ class DryStore:
         self._generations = {key: generation for (key, _), (_, generation) in first}
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.store, name)
-        own = {"get_many": self._many, "get_many_versioned": self._versioned}
-        return {**own, "snapshot": lambda: nullcontext(self._many)}.get(name, found)
+        return getattr(self.store, name)
 
     def layout(self, key: str) -> Any:
         """Return the layout of a shard."""
-        sharded = self.pipelines[key].sharded
-        return (self.array.chunk_store if sharded is None else sharded[0]).layout
+        found: Any = self.pipelines[key].sharded or [self.array.chunk_store]
+        return found[0].layout
 
     def _full_indexes(self) -> list[bytes]:
         """Return indexes of shards with all of their chunks, uncompressed."""
@@ -240,13 +241,11 @@ class DryStore:
     def _many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
         asked = [*requests]
         found = [self._answer(key, part) for key, part in asked]
-        fetches = stores.byte_ranges.coalesce(asked, gap=self._gap)
-        nbytes = 0
+        fetches, nbytes = stores.byte_ranges.coalesce(asked, gap=self._gap), 0
         for fetch in fetches:
-            [(number, _), *more] = fetch.parts
-            joined = more and fetch.range and fetch.range.length
-            size = len(found[number] or b"") if fetch.range else self._size(fetch.key)
-            nbytes += joined or size
+            [(number, _), *joined] = fetch.parts
+            own = len(found[number] or b"") if fetch.range else self._size(fetch.key)
+            nbytes += (joined and fetch.range and fetch.range.length) or own
         self.calls.append((len(fetches), nbytes))
         return found
 
@@ -268,6 +267,6 @@ class DryStore:
         if stored is None:
             return 0 if key in self.indexes else self.sizes.get(key, 0)
         layout = self.layout(key)
-        index = layout.index(stored)
+        index: Any = layout.index(stored)
         end = int(index[index[:, 0] < 2**63].sum(axis=1).max(initial=0))
-        return end + layout.index_size if layout.at_end else max(end, layout.index_size)
+        return end + len(stored) if layout.at_end else max(end, len(stored))
