@@ -235,8 +235,14 @@ def cat(path: str, node: str, select: str, storage_options: Options) -> int:
 @node_option
 @_select_option
 @click.option("--sizes", is_flag=True, help="Ask for stored sizes instead of estimating them.")
-@click.option("--price-per-1000-requests", type=click.FloatRange(0), default=0, metavar="PRICE")
-@click.option("--price-per-gb", type=click.FloatRange(0), default=0, metavar="PRICE")
+@click.option(
+    "--price-per-1000-requests", type=click.FloatRange(0), default=0, metavar="PRICE",
+    help="Price of requests, in any currency.",
+)  # fmt: skip
+@click.option(
+    "--price-per-gb", type=click.FloatRange(0), default=0, metavar="PRICE",
+    help="Price of 10⁹ bytes that are fetched.",
+)  # fmt: skip
 @json_option
 @storage_option
 def explain(path: str, node: str, select: str, storage_options: Options, **given: Any) -> int:
