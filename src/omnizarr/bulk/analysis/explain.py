@@ -60,10 +60,12 @@ class Explanation(Outcome):
 
     def __str__(self) -> str:
         shown = extension.Info()
+        # Gaps between compressed chunks of a shard may be so small that they are fetched, too.
+        estimate = "" if self.exact else "at most " if self.shards is None else "about "
         for name in (each.name for each in fields(self)):
-            value, most = getattr(self, name), "" if self.exact else "at most "
+            value = getattr(self, name)
             if name.endswith("_bytes"):
-                most = most if name in ("fetched_bytes", "decoded_bytes") else ""
+                most = estimate if name in ("fetched_bytes", "decoded_bytes") else ""
                 shown[name.removesuffix("_bytes")] = most + extension.size_text(value)
             elif name not in ("exact", "alternatives") and value is not None:
                 shown[name.replace("_", " ")] = f"{value:.4g}" if name == "waste" else str(value)
