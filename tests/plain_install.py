@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-REQUIRED = ("click", "deflate", "google_crc32c", "numcodecs", "numpy", "rich", "urllib3")
+REQUIRED = ("click", "deflate", "google_crc32c", "numcodecs", "numpy", "pycurl", "rich")
 OF_THOSE = ("zstandard", "typing_extensions", "markdown_it", "mdurl", "pygments", "omnizarr")
 
 # Finders that do not see other packages, rather than raise: `find_spec` then answers None, too.

@@ -44,7 +44,7 @@ for words in sys.argv[1:]:
         assert e.code == 0, e.code
 print(*sys.modules, file=sys.stderr)
 """
-SLOW = {"numpy", "numcodecs", "rich", "importlib.metadata", "urllib3", "asyncio", "zipfile"}
+SLOW = {"numpy", "numcodecs", "rich", "importlib.metadata", "pycurl", "asyncio", "zipfile"}
 SLOW |= {"omnizarr.engine", "omnizarr.cli.conventions", "omnizarr.bulk.job"}
 
 

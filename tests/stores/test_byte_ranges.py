@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnizarr.stores import Range
-from omnizarr.stores.byte_ranges import Speed, coalesce, fetch_many
+from omnizarr.stores.byte_ranges import coalesce, each_in_parallel, fetch_together
 
 VALUES = {"a": bytes(range(200)), "b": b"", "c": b"short"}
 
@@ -48,8 +48,10 @@ def test_joined_requests_return_exactly_the_requested_ranges(
 
 @given(asked)
 def test_many_answers_are_those_of_single_requests(wanted: list[tuple[str, Range | None]]) -> None:
-    found = fetch_many(lambda key, part: expected([(key, part)])[0], wanted, Speed())
-    assert found == expected(wanted)
+    each = each_in_parallel(lambda key, part: (expected([(key, part)])[0], key))
+    found = fetch_together(each, wanted)
+    assert [data for data, _ in found] == expected(wanted)
+    assert [generation for _, generation in found] == [key for key, _ in wanted]
 
 
 def test_distant_or_large_ranges_are_not_joined() -> None:
@@ -62,17 +64,3 @@ def test_distant_or_large_ranges_are_not_joined() -> None:
     assert spans((0, 60), (60, 60)) == [Range(0, 60), Range(60, 60)]
     assert spans((0, 500)) == [Range(0, 500)]
     assert spans((5, 10), (0, 30), (5, 10)) == [Range(0, 30)]
-
-
-def test_the_longer_responses_take_the_more_are_requested_at_a_time() -> None:
-    speed = Speed()
-    assert speed.at_once is None  # not known yet
-    speed.note(0.2, 500)
-    distant = speed.at_once
-    speed.note(0.02, 500)
-    near = speed.at_once
-    speed.note(1e-5, 500)
-    assert speed.at_once is not None
-    assert near is not None
-    assert distant is not None
-    assert 32 < speed.at_once < near < 256 < 512 < distant

@@ -13,19 +13,19 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import Overtaken, retry_conflicts
-from omnizarr.stores.base import GetMany, Range, Requests, Store, VersionedValue
+from omnizarr.stores.base import GetMany, Range, Store, VersionedValue
 from omnizarr.stores.operations import get_many, snapshot
 
 T = TypeVar("T")
+Request: TypeAlias = tuple[str, Range | None]
+FetchEach: TypeAlias = Callable[[Sequence[Request], Callable[[int, VersionedValue], object]], None]
 GAP = 2**18  # bytes between two ranges that are faster fetched than requested separately
 LARGEST = 2**23  # bytes of a joined range: several connections are faster than one
 _SHORT, _LONG = 2**16, 2**18  # bytes of responses that show the latency, and the throughput
-_LEAST = 64  # requests at a time, as far as there are
-_RATE = 8000  # responses in a second, of which a process can hardly take more
 MAX_FIRST_PARTS = 2**24  # bytes of first parts, of one store
 
 
@@ -63,9 +63,7 @@ def join_ranges(parts: Iterable[Range], gap: int = GAP, largest: int = sys.maxsi
     return JoinedRanges(ranges, places)
 
 
-def coalesce(
-    wanted: Sequence[tuple[str, Range | None]], *, gap: int = GAP, largest: int = LARGEST
-) -> list[Fetch]:
+def coalesce(wanted: Sequence[Request], *, gap: int = GAP, largest: int = LARGEST) -> list[Fetch]:
     """Return few requests for all that is wanted; join ranges of one key with small gaps."""
     by_key: dict[str, list[tuple[int, Range | None]]] = {}
     for number, (key, range) in enumerate(wanted):
@@ -86,34 +84,30 @@ def coalesce(
     return fetches
 
 
-def fetch_many(
-    get: Callable[[str, Range | None], bytes | None], wanted: Requests, speed: Speed
-) -> list[bytes | None]:
-    """Fetch many values by `get`: ranges coalesced, and many requests at a time."""
-    found = fetch_many_versioned(lambda key, part: (get(key, part), None), wanted, speed)
-    return [data for data, _ in found]
+def fetch_together(fetch_each: FetchEach, wanted: Sequence[Request]) -> list[VersionedValue]:
+    """Return all values, ranges coalesced, by a function that calls another for every value."""
+    found: list[VersionedValue] = [(None, None)] * len(wanted)
+    if len({key for key, _ in wanted}) == len(wanted):
+        fetch_each(wanted, found.__setitem__)
+        return found
+    fetches = coalesce(wanted)
 
+    def keep(number: int, value: VersionedValue) -> None:
+        data, generation = value
+        for place, part in fetches[number].parts:
+            found[place] = data if data is None or part is None else part.of(data), generation
 
-def fetch_each(
-    get: Callable[[str], Any], keys: Sequence[str], use: Callable[[int, Any], object], speed: Speed
-) -> None:
-    """Fetch many values by `get`, and call `use` with the number of each and its value."""
-    numbers = range(len(keys))
-    in_parallel(lambda number: use(number, get(keys[number])), numbers, speed.at_once)
-
-
-def fetch_many_versioned(
-    get: Callable[[str, Range | None], VersionedValue], wanted: Requests, speed: Speed
-) -> list[VersionedValue]:
-    """Fetch as `fetch_many` does, values with their generations."""
-    requests = list(wanted)
-    fetches = coalesce(requests)
-    responses = in_parallel(lambda fetch: get(fetch.key, fetch.range), fetches, speed.at_once)
-    found: list[VersionedValue] = [(None, None)] * len(requests)
-    for fetch, (data, generation) in zip(fetches, responses, strict=True):
-        for number, part in fetch.parts:
-            found[number] = data if data is None or part is None else part.of(data), generation
+    fetch_each([(fetch.key, fetch.range) for fetch in fetches], keep)
     return found
+
+
+def each_in_parallel(get: Callable[[str, Range | None], VersionedValue]) -> FetchEach:
+    """Return a function that calls another for every value, fetched by `get`."""
+
+    def fetch_each(wanted: Sequence[Request], use: Callable[[int, VersionedValue], object]) -> None:
+        in_parallel(lambda number: use(number, get(*wanted[number])), range(len(wanted)))
+
+    return fetch_each
 
 
 class Speed:
@@ -136,11 +130,6 @@ class Speed:
             rate = nbytes / max(seconds - (self.latency or 0.0), 1e-4)
             self.throughput = max(rate, 0.9 * self.throughput)
 
-    @property
-    def at_once(self) -> int | None:
-        """The number of concurrent requests beyond which more would only wait in this process."""
-        return None if self.latency is None else max(_LEAST, int(self.latency * _RATE))
-
     def prefers_whole(self, nbytes: int, requests: int) -> bool:
         """Return True if `nbytes` bytes come sooner than `requests` successive responses."""
         return self.latency is not None and nbytes / self.throughput <= requests * self.latency
@@ -152,12 +141,12 @@ def prefers_whole(store: object, nbytes: int, requests: int = 2) -> bool:
     return isinstance(speed, Speed) and speed.prefers_whole(nbytes, requests)
 
 
-class FirstParts(dict[tuple[str, Range | None], tuple[bytes, str]]):
+class FirstParts(dict[Request, tuple[bytes, str]]):
     """The first fetched parts of values, with generations; a full one forgets all of them."""
 
     nbytes = 0
 
-    def put(self, request: tuple[str, Range | None], data: bytes, generation: str) -> None:
+    def put(self, request: Request, data: bytes, generation: str) -> None:
         """Remember a part, unless it is large or has a weak generation, which is not unique."""
         if len(data) > MAX_FIRST_PARTS // 16 or generation.startswith("W/"):
             return
@@ -198,7 +187,7 @@ class ConsistentReader:
         speed = getattr(store, "speed", None)  # where generations last
         self._first_parts = speed.first_parts if remember and isinstance(speed, Speed) else None
 
-    def __call__(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
+    def __call__(self, requests: Sequence[Request]) -> list[bytes | None]:
         if not self._has_generations or all(part is None for _, part in requests):
             return self._fetch(requests)
         if self._first_parts is None:
@@ -216,7 +205,7 @@ class ConsistentReader:
         fetched = iter(self._fetch_parts(wanted) if wanted else ())
         return [found[n] if n in found else next(fetched) for n in range(len(requests))]
 
-    def _fetch_parts(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
+    def _fetch_parts(self, requests: Sequence[Request]) -> list[bytes | None]:
         wanted = [(key, self._widened(key, part)) for key, part in requests]
         found = self._store.get_many_versioned(wanted)  # type: ignore[attr-defined]  # just seen
         results: list[bytes | None] = []

@@ -26,7 +26,7 @@ from omnizarr.stores.base import (
     flat,
     redact_urls,
 )
-from omnizarr.stores.byte_ranges import Speed, fetch_many
+from omnizarr.stores.byte_ranges import each_in_parallel, fetch_together
 from omnizarr.stores.local.atomic_files import remove_empty
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
@@ -68,7 +68,6 @@ class FsspecStore(ListedStore):
         self.read_only = read_only
         self.allowed_exceptions = allowed_exceptions
         self.retry = retry or Retry()
-        self.speed = Speed()
 
     @classmethod
     def from_mapper(
@@ -147,7 +146,8 @@ class FsspecStore(ListedStore):
     def get_many(self, requests: Requests) -> Values:
         if not getattr(self.fs, "async_impl", False):
             return [self.get(key, range) for key, range in requests]
-        return fetch_many(self.get, requests, self.speed)
+        each = each_in_parallel(lambda key, range: (self.get(key, range), None))
+        return [data for data, _ in fetch_together(each, list(requests))]
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         found = {}

@@ -7,7 +7,6 @@ index that is stored, or as an estimate that of a shard with all of its chunks, 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Collection, Iterable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
@@ -203,7 +202,7 @@ class DryStore:
             server = server.inner
         speed = getattr(server, "speed", None)
         self._gap = -1 if speed is None else stores.byte_ranges.GAP  # no ranges are so close
-        self.limit = min((speed and speed.at_once) or sys.maxsize, config.get().requests)
+        self.limit = config.get().requests
         first = [*speed.first_parts.items()] if speed else []
         self._generations = {key: generation for (key, _), (_, generation) in first}
 

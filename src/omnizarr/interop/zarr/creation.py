@@ -65,7 +65,8 @@ def one_version(zarr_format: Any, zarr_version: Any) -> Any:
         return zarr_format
     if zarr_format not in (None, zarr_version):
         raise ValueError(
-            f"zarr_format {zarr_format} does not match zarr_version {zarr_version}, please only set one"
+            f"zarr_format {zarr_format} does not match zarr_version {zarr_version}, please only set"
+            " one"
         )
     warn("zarr_version is deprecated, use zarr_format", "ZarrDeprecationWarning")
     return zarr_version

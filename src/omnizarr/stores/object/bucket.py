@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import configparser
+import hashlib
+import hmac
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
+from urllib.request import getproxies
 
 from omnizarr.concurrency.cache import Key, typed_key
 from omnizarr.concurrency.retry import Retry
@@ -189,6 +192,9 @@ def _aws_profile(profile: str | None) -> dict[str, Any] | None:
 
 
 Access = Literal["credentials", "anonymous", "instance"]
+# Options of S3 with which a URL says all.
+_DIRECT = {"endpoint", "region", "access_key_id", "secret_access_key", "session_token"}
+_SIGNED_FOR = 3600  # seconds
 
 _CLASSES = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
 _SCHEMES = {
@@ -324,6 +330,38 @@ class Bucket:
             stated = f"https://{self.config.get('account_name', '')}.blob.core.windows.net"
         return str(stated or "")
 
+    def urls(self, paths: Sequence[str]) -> list[str] | None:
+        """Return URLs of values in S3, signed where that is needed; None if that is not certain."""
+        options, of = self.client_options.keys(), self.config.get
+        proxies = getproxies().keys() - {"no"}
+        unknown = self.config.keys() - _DIRECT or options - {
+            "timeout",
+            "connect_timeout",
+            "allow_http",
+        }
+        if self.kind != "s3" or unknown or proxies or self.access == "instance":
+            return None
+        region = (
+            of("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        )
+        region = str(region or "us-east-1")
+        server = self.endpoint or f"https://s3.{region}.amazonaws.com"
+        if server.startswith("http:") and not self.client_options.get("allow_http"):
+            return None
+        server, folder = server.rstrip("/"), f"/{self.name}/"
+        if self.access == "anonymous":
+            return [f"{server}{quote(folder + path)}" for path in paths]
+        names = ("access_key_id", "secret_access_key", "session_token")
+        key, secret, token = (of(n) or os.environ.get(f"AWS_{n.upper()}") for n in names)
+        if not key or not secret:
+            return None
+        parts = urlsplit(server)
+        host, start = parts.netloc, parts.path + folder
+        signed = signed_queries(
+            host, [quote(start + path) for path in paths], region, key, secret, token
+        )
+        return [f"{parts.scheme}://{host}{each}" for each in signed]
+
     def _client_key(self) -> Key | None:
         """Return a cache key of all that makes a client; None if an object among it is unknown."""
         seen = {n: v for n, v in os.environ.items() if n.upper().startswith(_ENVIRONMENT)}
@@ -356,6 +394,29 @@ class Bucket:
 
     def __str__(self) -> str:
         return f"{self.kind}://{self.name}"
+
+
+def signed_queries(
+    host: str, paths: Sequence[str], region: str, key: str, secret: str, token: str | None
+) -> Iterator[str]:
+    """Yield quoted paths with a signature to read each (AWS Signature Version 4, in the query)."""
+    time = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    scope = f"{time[:8]}/{region}/s3/aws4_request"
+    signing = f"AWS4{secret}".encode()
+    for part in scope.split("/"):
+        signing = hmac.digest(signing, part.encode(), "sha256")
+    query = (
+        f"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={quote(f'{key}/{scope}', safe='')}"
+        f"&X-Amz-Date={time}&X-Amz-Expires={_SIGNED_FOR}"
+        f"{'' if token is None else '&X-Amz-Security-Token=' + quote(token, safe='')}"
+        "&X-Amz-SignedHeaders=host"
+    )
+    for path in paths:
+        asked = f"GET\n{path}\n{query}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD"
+        digest = hashlib.sha256(asked.encode()).hexdigest()
+        text = f"AWS4-HMAC-SHA256\n{time}\n{scope}\n{digest}"
+        signature = hmac.digest(signing, text.encode(), "sha256").hex()
+        yield f"{path}?{query}&X-Amz-Signature={signature}"
 
 
 def _profile(given: Any) -> tuple[str] | None:

@@ -30,7 +30,7 @@ from omnizarr.concurrency.retry import (
     take_retry,
 )
 from omnizarr.errors import InvalidName, StoreError, descriptor_shortage
-from omnizarr.stores import identity
+from omnizarr.stores import curl, identity
 from omnizarr.stores.base import (
     Bytes,
     Entry,
@@ -42,9 +42,10 @@ from omnizarr.stores.base import (
     Values,
     VersionedValue,
     flat,
+    is_web_page,
     redact_urls,
 )
-from omnizarr.stores.byte_ranges import Speed, fetch_each, fetch_many, fetch_many_versioned
+from omnizarr.stores.byte_ranges import Speed, fetch_together
 from omnizarr.stores.object import obstore
 from omnizarr.stores.object.bucket import Bucket
 from omnizarr.stores.object.obstore import NO_RANGES, Meta, fetch, range_options, status_of
@@ -194,17 +195,75 @@ class ObjectStore(ListedStore):
         return self._read(key, range)[0]
 
     def get_many(self, requests: Requests) -> Values:
-        return fetch_many(self.get, requests, self.speed)
+        found = fetch_together(partial(self._fetch_each, versioned=False), list(requests))
+        return [data for data, _ in found]
 
     def get_many_versioned(self, requests: Requests) -> list[VersionedValue]:
-        def get(key: str, range: Range | None) -> VersionedValue:
-            data, meta = self._with_meta(key, range)
-            return data, None if meta is None else version_tag(meta)
-
-        return fetch_many_versioned(get, requests, self.speed)
+        return fetch_together(self._fetch_each, list(requests))
 
     def get_each(self, keys: Sequence[str], use: Callable[[int, Any], object]) -> None:
-        fetch_each(lambda key: self._read(key, None, copy=False)[0], keys, use, self.speed)
+        read = partial(self._read, range=None, copy=False)
+        in_parallel(lambda number: use(number, read(keys[number])[0]), range(len(keys)))
+
+    def _fetch_each(
+        self,
+        wanted: Sequence[tuple[str, Range | None]],
+        use: Callable[[int, VersionedValue], object],
+        *,
+        versioned: bool = True,
+    ) -> None:
+        """Call `use` for every value when it comes."""
+
+        def ask(number: int) -> None:
+            key, part = wanted[number]
+            if not versioned:
+                use(number, (self._read(key, part)[0], None))
+                return
+            data, meta = self._with_meta(key, part)
+            use(number, (data, None if meta is None else version_tag(meta)))
+
+        def take(place: int, response: curl.Response) -> None:
+            number = direct[place]
+            found = self._direct_value(response, wanted[number][1])
+            if found is not None:
+                self.speed.note(response.seconds, len(response.data))
+                use(number, found)
+            elif response.status in (401, 403) and not left:
+                ask(number)  # where access is denied, this raises
+            else:
+                left.append(number)
+
+        left = [n for n, (_, part) in enumerate(wanted) if part is not None and part.length == 0]
+        direct = [*range(len(wanted))] if not left else [*{*range(len(wanted))}.difference(left)]
+        urls = None
+        if len(direct) > 1:
+            urls = self.bucket.urls([self._path(wanted[number][0]) for number in direct])
+        if urls is None:
+            left = [*range(len(wanted))]
+        else:
+            parts = (wanted[number][1] for number in direct)
+            texts = (part and curl.range_text(part) for part in parts)
+            asked = [curl.Request(*each) for each in zip(urls, texts, strict=True)]
+            curl.fetch_each(asked, take, self.retry.timeout)
+        in_parallel(ask, left)
+
+    def _direct_value(self, response: curl.Response, part: Range | None) -> VersionedValue | None:
+        """Return the value in a response to libcurl; None to ask again by obstore."""
+        status, headers, data = response.status, response.headers, response.data
+        if status in self.absent_status or (status == 404 and b"<Code>NoSuchKey<" in data):
+            return None, None
+        if part == Range() and status == 200:
+            part = None
+        if status != (200 if part is None else 206):
+            return None
+        if is_web_page(headers.get("content-type"), data, 0 if part is None else part.start):
+            return None
+        with suppress(TransientError):
+            if part is not None:
+                curl.check_part(headers, data, part)
+            known = {"version": headers.get("x-amz-version-id"), "e_tag": headers.get("etag")}
+            return data, version_tag(known)
+        return None
 
     def _with_meta(self, key: str, range: Range | None) -> tuple[bytes | None, Meta | None]:
         data, meta = self._read(key, range)

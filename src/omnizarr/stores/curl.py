@@ -1,0 +1,275 @@
+"""HTTP requests by libcurl: one thread sends many at a time, for little processor time each.
+
+`Connections` serve one call at a time, and are kept for later calls. The number of requests at a
+time grows while their thread has nothing to do but wait, so that a near server gets few. Nothing is
+retried here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias
+
+import pycurl
+
+from omnizarr import config
+from omnizarr.concurrency import fork
+from omnizarr.concurrency.pool import interruptible, is_abandoned
+from omnizarr.concurrency.retry import TransientError
+from omnizarr.stores.base import Range
+
+FIRST = 128  # requests at a time, until their thread waits for responses
+WAITS = 0.001  # seconds without a response, after which more are sent
+LONGEST_WAIT = 0.2  # seconds until signals are looked at
+CONNECT = 10.0  # seconds
+MAX_REDIRECTS = 10
+_BUFFER = 2**19
+_TRUSTED = ssl.get_default_verify_paths()  # by Python, too
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)\s*", re.IGNORECASE)
+Headers: TypeAlias = Mapping[str, str]
+
+
+class Request(NamedTuple):
+    """A request; `range` has the bytes of a part, as in ``0-99``."""
+
+    url: str
+    range: str | None = None
+    headers: Sequence[str] = ()
+    method: str = "GET"
+    proxy: str | None = None
+    follows: bool = True  # redirects
+
+
+class Response(NamedTuple):
+    """A response; the names of headers are in lower case. Status 0: none came, for a reason."""
+
+    status: int
+    reason: str
+    headers: dict[str, str]
+    data: bytes
+    seconds: float
+
+
+class Connections:
+    """Connections of one thread at a time, and handles for the requests on them."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self.most = 0  # requests that this call may send at a time
+        self.largest = 0  # of `most`, so far
+        self._multi = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._set_timer)
+        self._sockets = selectors.DefaultSelector()
+        self._timer: float | None = None  # when libcurl wants to be called
+        self._free: list[Any] = []
+
+    def prepare(self, most: int) -> None:
+        """Set the number of requests at a time for the next call."""
+        self.most, self.largest = most, max(most, self.largest)
+        self._multi.setopt(pycurl.M_MAXCONNECTS, self.largest)
+
+    def responses(
+        self, requests: Sequence[Request], timeout: float
+    ) -> Iterator[tuple[int, Response]]:
+        """Yield the number and response of each request, in the order in which they come."""
+        multi, count, begun, most = self._multi, len(requests), 0, min(FIRST, self.most)
+        sent: dict[Any, tuple[int, list[bytes], list[bytes]]] = {}
+        try:
+            while sent or begun < count:
+                while begun < count and len(sent) < most:
+                    handle = self._free.pop() if self._free else _handle()
+                    sent[handle] = begun, [], []
+                    _prepare(handle, requests[begun], *sent[handle][1:], timeout)
+                    multi.add_handle(handle)
+                    begun += 1
+                self._act(0)
+                _, done, failed = multi.info_read(count)
+                for handle in done:
+                    yield self._ended(handle, *sent.pop(handle), "")
+                for handle, _, reason in failed:
+                    yield self._ended(handle, *sent.pop(handle), reason or "no response")
+                if not done and not failed and sent:
+                    more = begun < count and most < self.most
+                    if not self._act(WAITS if more else LONGEST_WAIT) and more:
+                        most = min(2 * most, self.most)
+        finally:
+            for handle in sent:  # the caller has enough
+                multi.remove_handle(handle)
+                handle.close()
+
+    def _watch(self, event: int, socket: int, multi: object, data: object) -> None:
+        """Note which events of a socket libcurl waits for."""
+        with suppress(KeyError, ValueError, OSError):
+            self._sockets.unregister(socket)
+        if event != pycurl.POLL_REMOVE:
+            self._sockets.register(socket, event)  # the numbers are the same
+
+    def _set_timer(self, milliseconds: int) -> None:
+        self._timer = None if milliseconds < 0 else time.monotonic() + milliseconds / 1000
+
+    def _act(self, wait: float) -> bool:
+        """Have libcurl handle what has come, or comes soon; return False if nothing came."""
+        if self._timer is not None:
+            wait = max(0.0, min(wait, self._timer - time.monotonic()))
+        come = self._sockets.select(wait)
+        for key, event in come:
+            self._multi.socket_action(key.fd, event)
+        if self._timer is not None and time.monotonic() >= self._timer:
+            self._timer = None
+            self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+            return True
+        return bool(come)
+
+    def _ended(
+        self, handle: Any, number: int, head: list[bytes], body: list[bytes], reason: str
+    ) -> tuple[int, Response]:
+        self._multi.remove_handle(handle)
+        self._free.append(handle)
+        seconds = handle.getinfo(pycurl.TOTAL_TIME)
+        if reason:
+            return number, Response(0, reason, {}, b"", seconds)
+        # Of several heads, of redirects, the last one.
+        last = b"".join(head).decode("latin-1").rstrip().rpartition("\r\n\r\n")[2]
+        first, *lines = last.split("\r\n")
+        pairs = [line.partition(":") for line in lines]
+        known = {name.lower(): value.strip() for name, _, value in pairs}
+        status = handle.getinfo(pycurl.RESPONSE_CODE)
+        said = first.partition(" ")[2].partition(" ")[2]
+        data = body[0] if len(body) == 1 else b"".join(body)
+        return number, Response(status, said, known, data, seconds)
+
+
+def _handle() -> Any:
+    handle = pycurl.Curl()
+    handle.setopt(pycurl.NOSIGNAL, 1)
+    handle.setopt(pycurl.USERAGENT, f"omnizarr/{config.VERSION}")
+    handle.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)  # several connections
+    handle.setopt(pycurl.PATH_AS_IS, 1)
+    handle.setopt(pycurl.BUFFERSIZE, _BUFFER)
+    handle.setopt(pycurl.MAXREDIRS, MAX_REDIRECTS)
+    handle.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+    handle.setopt(pycurl.REDIR_PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+    for option, path in ((pycurl.CAINFO, _TRUSTED.cafile), (pycurl.CAPATH, _TRUSTED.capath)):
+        if path is not None:
+            handle.setopt(option, path)
+    return handle
+
+
+def _prepare(
+    handle: Any, request: Request, head: list[bytes], body: list[bytes], timeout: float
+) -> None:
+    more = [] if request.range is None else [f"Range: bytes={request.range}"]
+    handle.setopt(pycurl.URL, request.url)
+    handle.setopt(pycurl.HTTPHEADER, [*request.headers, *more])
+    handle.setopt(pycurl.NOBODY if request.method == "HEAD" else pycurl.HTTPGET, 1)
+    handle.setopt(pycurl.FOLLOWLOCATION, request.follows)
+    handle.setopt(pycurl.PROXY, request.proxy or "")
+    handle.setopt(pycurl.HEADERFUNCTION, head.append)
+    handle.setopt(pycurl.WRITEFUNCTION, body.append)
+    handle.setopt(pycurl.TIMEOUT_MS, max(1, int(timeout * 1000)))
+    handle.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(min(CONNECT, timeout) * 1000)))
+
+
+_idle: list[Connections] = []  # those used last at the end
+_busy: set[Connections] = set()
+_lock = fork.lock()
+
+
+# Parts
+
+
+def range_text(range: Range) -> str:
+    """Return the bytes of a range that is not empty, as a request names them."""
+    if range.start < 0:
+        return f"{range.start}"
+    return f"{range.start}-{'' if range.length is None else range.start + range.length - 1}"
+
+
+def sent_range(headers: Headers) -> tuple[int, int, int | None]:
+    """Return the first byte, the end and the size of the value in a response; (0, 0) for none."""
+    found = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
+    first, last, size = (None, None, "*") if found is None else found.groups()
+    end = 0 if last is None else int(last) + 1
+    return int(first or 0), end, None if size == "*" else int(size)
+
+
+def check_part(headers: Headers, body: bytes, range: Range) -> None:
+    """Raise if a response with a part of a value has another part than the requested one."""
+    first, end, size = sent_range(headers)
+    known = end if size is None else size  # what the server has not stated cannot be checked
+    start = max(0, known + range.start) if range.start < 0 else range.start
+    stop = known if range.start < 0 or range.length is None else start + range.length
+    stop = stop if size is None else min(stop, size)
+    unknown = size is None and range.start < 0
+    if unknown or (first, end) != (start, stop) or len(body) != end - first:
+        raise TransientError(
+            f"{len(body)} bytes came as {headers.get('content-range')!r} where bytes"
+            f" {range_text(range)} were requested"
+        )
+
+
+# Calls
+
+
+def _responses(requests: Sequence[Request], timeout: float) -> Iterator[tuple[int, Response]]:
+    """Yield the number and response of each request, in the order in which they come."""
+    limit = config.get().requests
+    with _lock:
+        own = _idle.pop() if _idle else Connections()
+        free = limit - sum(other.most for other in _busy)
+        own.prepare(max(1, min(free, len(requests))))
+        _busy.add(own)
+    try:
+        yield from own.responses(requests, timeout)
+    finally:
+        with _lock:
+            _busy.discard(own)
+            kept = sum(other.largest for other in (*_idle, own))
+            if own.process == os.getpid() and kept <= limit + limit // 4:
+                _idle.append(own)
+
+
+def fetch_each(
+    requests: Sequence[Request], use: Callable[[int, Response], None], timeout: float
+) -> None:
+    """Call `use` with the number of each request and its response, when that comes.
+
+    In the main thread an exception of a signal handler would be lost where libcurl calls functions.
+    """
+
+    def run() -> None:
+        for number, response in _responses(requests, timeout):
+            use(number, response)
+            if is_abandoned():
+                return
+
+    interruptible(run)
+
+
+def fetch(request: Request, timeout: float) -> Response:
+    """Return the response to one request."""
+    found: list[Response] = []
+    fetch_each([request], lambda _, response: found.append(response), timeout)
+    return found[0]
+
+
+def close_idle() -> None:
+    """Close the connections that no call uses."""
+    _idle.clear()
+
+
+def _in_child() -> None:
+    if _idle or _busy:
+        fork.never_release([*_idle, *_busy])
+    _idle.clear()
+    _busy.clear()
+
+
+fork.on_fork(in_child=_in_child)
