@@ -107,6 +107,7 @@ _NO_REQUEST = "builder error"  # its message for a URL that it may not request
 _MAX_KEY = 1024  # bytes of a name, in all three clouds
 _NO_KEY = "no-such-key.omnizarr"
 _PART = 2**23  # bytes that are uploaded in one request, of a value that comes in parts
+_LARGE = 2**17  # bytes, which obstore copies outside the interpreter's lock
 _BATCH = 1000  # keys listed or erased in one go
 _MARK = "omnizarrwrite"  # metadata by which a writer knows its own value; Azure takes no hyphens
 
@@ -236,7 +237,8 @@ class ObjectStore(ListedStore):
         left = [n for n, (_, part) in enumerate(wanted) if part is not None and part.length == 0]
         direct = [*range(len(wanted))] if not left else [*{*range(len(wanted))}.difference(left)]
         urls = None
-        if len(direct) > 1:
+        large = any(part is not None and (part.length or 0) >= _LARGE for _, part in wanted)
+        if len(direct) > 1 and not large:
             urls = self.bucket.urls([self._path(wanted[number][0]) for number in direct])
         if urls is None:
             left = [*range(len(wanted))]
