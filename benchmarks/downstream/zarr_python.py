@@ -73,7 +73,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     (r"test_accessed_chunks", r"'__getitem__', 'zarr.json'", REQUESTS),
     (r"test_like_args", r"Omitting \d identical items", INTERNALS + "private functions"),
     (
-        r"docstring_consistent_parameters|test_consistent_signatures",
+        r"docstring_consistent_parameters|docstrings_match|test_consistent_signatures",
         r"^not run",
         INTERNALS + "signatures",
     ),
@@ -81,6 +81,11 @@ REASONS: tuple[tuple[str, str, str], ...] = (
         r"test_from_array\[",
         r"cannot be stored as uint8",
         PURPOSE + "values that a data type cannot hold are refused",
+    ),
+    (
+        r"test_properties\.py::",
+        r"is that of a metadata document",
+        PURPOSE + "nodes may not have the names of metadata documents",
     ),
     (
         r"TestLocalStore::test_move",
