@@ -12,8 +12,8 @@ import re
 import selectors
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from typing import Any, NamedTuple, TypeAlias
 
 import pycurl
@@ -104,6 +104,13 @@ class Connections:
                 multi.remove_handle(handle)
                 handle.close()
 
+    def close(self) -> None:
+        """Close all connections."""
+        for handle in self._free:
+            handle.close()
+        self._multi.close()
+        self._sockets.close()
+
     def _watch(self, event: int, socket: int, multi: object, data: object) -> None:
         """Note which events of a socket libcurl waits for."""
         with suppress(KeyError, ValueError, OSError):
@@ -143,6 +150,7 @@ class Connections:
         status = handle.getinfo(pycurl.RESPONSE_CODE)
         said = first.partition(" ")[2].partition(" ")[2]
         data = body[0] if len(body) == 1 else b"".join(body)
+        body.clear()  # the handle refers to it
         return number, Response(status, said, known, data, seconds)
 
 
@@ -159,6 +167,8 @@ def _handle() -> Any:
     for option, path in ((pycurl.CAINFO, _TRUSTED.cafile), (pycurl.CAPATH, _TRUSTED.capath)):
         if path is not None:
             handle.setopt(option, path)
+    if _TRUSTED.cafile is None and _TRUSTED.capath is None:
+        handle.setopt(pycurl.SSL_OPTIONS, pycurl.SSLOPT_NATIVE_CA)  # of Windows and macOS
     return handle
 
 
@@ -218,7 +228,9 @@ def check_part(headers: Headers, body: bytes, range: Range) -> None:
 # Calls
 
 
-def _responses(requests: Sequence[Request], timeout: float) -> Iterator[tuple[int, Response]]:
+def _responses(
+    requests: Sequence[Request], timeout: float
+) -> Generator[tuple[int, Response], None, None]:
     """Yield the number and response of each request, in the order in which they come."""
     limit = config.get().requests
     with _lock:
@@ -231,9 +243,12 @@ def _responses(requests: Sequence[Request], timeout: float) -> Iterator[tuple[in
     finally:
         with _lock:
             _busy.discard(own)
-            kept = sum(other.largest for other in (*_idle, own))
-            if own.process == os.getpid() and kept <= limit + limit // 4:
+            open_then = sum(other.largest for other in (*_idle, own))
+            is_kept = own.process == os.getpid() and open_then <= limit + limit // 4
+            if is_kept:
                 _idle.append(own)
+        if not is_kept and own.process == os.getpid():
+            own.close()
 
 
 def fetch_each(
@@ -245,10 +260,11 @@ def fetch_each(
     """
 
     def run() -> None:
-        for number, response in _responses(requests, timeout):
-            use(number, response)
-            if is_abandoned():
-                return
+        with closing(_responses(requests, timeout)) as come:
+            for number, response in come:
+                use(number, response)
+                if is_abandoned():
+                    return
 
     interruptible(run)
 
@@ -262,7 +278,9 @@ def fetch(request: Request, timeout: float) -> Response:
 
 def close_idle() -> None:
     """Close the connections that no call uses."""
-    _idle.clear()
+    with suppress(IndexError):
+        while True:
+            _idle.pop().close()
 
 
 def _in_child() -> None:
