@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
+from omnizarr.stores import curl
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.crash.server import build
@@ -241,6 +242,7 @@ def test_a_bucket_is_used_with_few_descriptors(port: int) -> None:
     # A client that was used has connections left, so each of these has one of its own.
     wanted = [{**s3_options(port, attempts=2), "timeout": 5 + n} for n in range(3)]
     store = ObjectStore.from_url("s3://bucket/x", **wanted[0])
+    curl.close_idle()
     with free_descriptors(0):
         with pytest.raises(oz.StoreError, match=NONE_LEFT):
             store.get("zarr.json")

@@ -129,6 +129,7 @@ def test_every_command_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) ->
         ("tree",): [f"{url}/i"],
         ("cat",): [f"{url}/a"],
         ("head",): [f"{url}/a"],
+        ("explain",): [f"{url}/a"],
         ("stats",): [f"{url}/a"],
         ("diff",): [f"{url}/a", f"{url}/a"],
         ("du",): [f"{url}/i"],

@@ -165,9 +165,9 @@ def _handle() -> Any:
     handle.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
     handle.setopt(pycurl.REDIR_PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
     for option, path in ((pycurl.CAINFO, _TRUSTED.cafile), (pycurl.CAPATH, _TRUSTED.capath)):
-        if path is not None:
+        if path:
             handle.setopt(option, path)
-    if _TRUSTED.cafile is None and _TRUSTED.capath is None:
+    if not (_TRUSTED.cafile or _TRUSTED.capath):
         handle.setopt(pycurl.SSL_OPTIONS, pycurl.SSLOPT_NATIVE_CA)  # of Windows and macOS
     return handle
 
@@ -233,8 +233,15 @@ def _responses(
 ) -> Generator[tuple[int, Response], None, None]:
     """Yield the number and response of each request, in the order in which they come."""
     limit = config.get().requests
+    try:
+        own = _idle.pop()
+    except IndexError:
+        try:
+            own = Connections()
+        except (OSError, pycurl.error) as e:  # no file descriptor is left
+            yield from ((n, Response(0, str(e), {}, b"", 0.0)) for n in range(len(requests)))
+            return
     with _lock:
-        own = _idle.pop() if _idle else Connections()
         free = limit - sum(other.most for other in _busy)
         own.prepare(max(1, min(free, len(requests))))
         _busy.add(own)

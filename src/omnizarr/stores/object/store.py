@@ -100,6 +100,14 @@ def reason_of(error: Exception) -> str:
     return f"{line} ({code[1]})" if code is not None else line
 
 
+def _shortage() -> str:
+    """Return why there is no file descriptor, or ""; those of idle connections are freed."""
+    found = descriptor_shortage()
+    if found:
+        curl.close_idle()
+    return found
+
+
 T = TypeVar("T")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "AccountIsDisabled")
 _TOO_SHORT = "but object was only"  # obstore's message for a value that ends earlier
@@ -545,7 +553,7 @@ class ObjectStore(ListedStore):
     def _refuse(self, error: Exception) -> NoReturn:
         status, reason = status_of(error), reason_of(error)
         if status is None:
-            reason = descriptor_shortage() or reason
+            reason = _shortage() or reason
         errors = obstore.library().exceptions
         if status in (401, 403) or isinstance(
             error, (errors.PermissionDeniedError, errors.UnauthenticatedError)
