@@ -135,13 +135,17 @@ class HTTPStore(Closeable):
         client = self._native_client() if all(map(_PLAIN.fullmatch, keys)) else None
 
         def fetch(number: int) -> None:
-            key, found = keys[number], None
+            key, found, is_known = keys[number], None, False
             if client is not None:
                 with suppress(OSError, ValueError, obstore.library().exceptions.BaseError):
-                    data, _, attributes = obstore.fetch(client.store, key, _WHOLE, copy=False)
-                    coded = attributes.get("Content-Encoding", "identity").lower()
-                    found = data if coded in ("identity", "") else None
-            use(number, self.get(key) if found is None else found)  # whose answer counts
+                    try:
+                        data, _, attributes = obstore.fetch(client.store, key, _WHOLE, copy=False)
+                    except FileNotFoundError:
+                        is_known = True
+                    else:
+                        coded = attributes.get("Content-Encoding", "identity").lower()
+                        found, is_known = data, coded in ("identity", "")
+            use(number, found if is_known else self.get(key))
 
         in_parallel(fetch, range(len(keys)))
 
