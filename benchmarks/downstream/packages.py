@@ -100,8 +100,8 @@ PACKAGES: tuple[Package, ...] = (
         plugins=("asyncio",),
         of="xarray",
         ours="omnizarr_xarray_engine",
-        note="`to_zarr` and xarray's engine are replaced by [ours](../xarray.md); the tests look with"
-        " zarr-python at what was written",
+        note="`to_zarr` and xarray's engine are replaced by [ours](../xarray.md); the tests look"
+        " with zarr-python at what was written",
     ),
     Package(
         "iohub",

@@ -63,7 +63,7 @@ def test_a_fault_leaves_the_right_bytes_or_an_error_that_names_the_key(
                 found = store.get_many([("a/0", part), ("a/1", part)]) if many else None
                 found = [store.get("a/0", part)] if found is None else found
             except StoreError as e:
-                assert re.search("cannot read 'a/[01]' in ", str(e))  # noqa: PT017 - or not
+                assert re.search("cannot read 'a/[01]' in ", str(e))  # noqa: PT017 - a retry may also succeed
             else:
                 for value, right in zip(found, expected, strict=False):
                     assert value == right or (fault == "404" and value is None)

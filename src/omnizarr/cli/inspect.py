@@ -1,4 +1,4 @@
-"""Commands that show metadata, values and costs: info, ls, tree, cat, explain, preview, serve."""
+"""Commands that look: info, ls, tree, cat, explain, head, preview and serve."""
 
 from __future__ import annotations
 
@@ -168,10 +168,7 @@ _PART = re.compile(r"(-?\d+)?(:(-?\d+)?(:(-?\d+)?)?)?")
 
 
 def parse_selection(text: str, names: Sequence[str | None] = ()) -> tuple[Any, ...]:
-    """Parse what NumPy takes in brackets, or the same by the names of dimensions.
-
-    That are integers, slices and ``...``, separated by commas, or ``time=0,lat=10:20``.
-    """
+    """Parse integers, slices and ``...``, separated by commas, or by name: ``time=0,lat=10:20``."""
     parts: list[Any] = []
     named: dict[str, Any] = {}
     for each in text.strip().strip("[]").split(","):

@@ -26,7 +26,7 @@ from omnizarr.stores.base import Range
 
 FIRST = 128  # requests at a time, until their thread waits for responses
 WAITS = 0.001  # seconds without a response, after which more are sent
-LONGEST_WAIT = 0.2  # seconds until signals are looked at
+LONGEST_WAIT = 0.2  # seconds between two looks, where nothing comes
 CONNECT = 10.0  # seconds
 MAX_REDIRECTS = 10
 _BUFFER = 2**19
@@ -140,6 +140,8 @@ class Connections:
         self._multi.remove_handle(handle)
         self._free.append(handle)
         seconds = handle.getinfo(pycurl.TOTAL_TIME)
+        data = body[0] if len(body) == 1 else b"".join(body)
+        body.clear()  # the handle refers to it
         if reason:
             return number, Response(0, reason, {}, b"", seconds)
         # Of several heads, of redirects, the last one.
@@ -149,8 +151,6 @@ class Connections:
         known = {name.lower(): value.strip() for name, _, value in pairs}
         status = handle.getinfo(pycurl.RESPONSE_CODE)
         said = first.partition(" ")[2].partition(" ")[2]
-        data = body[0] if len(body) == 1 else b"".join(body)
-        body.clear()  # the handle refers to it
         return number, Response(status, said, known, data, seconds)
 
 

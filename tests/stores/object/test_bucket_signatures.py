@@ -48,7 +48,7 @@ def test_signed_urls_are_those_of_obstore(
     for _ in range(3):  # a second may pass between the two
         now = datetime.now(UTC)
         expected = obstore.sign(theirs, "GET", [path], timedelta(hours=1))
-        with mock.patch.object(buckets, "datetime", mock.Mock(now=lambda zone: now)):  # noqa: B023
+        with mock.patch.object(buckets, "datetime", mock.Mock(now=lambda zone: now)):  # noqa: B023 - called at once
             found = bucket.urls([path])
         if parts(found) == parts(expected):
             return
@@ -79,7 +79,7 @@ def test_many_values_are_asked_for_directly_and_again_by_obstore_where_that_fail
         try:
             assert store.get_many(wanted[:20]) == expected[:20]
         except StoreError as e:
-            assert "cannot read 'a b/" in str(e)  # noqa: PT017 - or not
+            assert "cannot read 'a b/" in str(e)  # noqa: PT017 - a retry may also succeed
         s3.server.break_down(None)
     s3.server.break_down("403")
     with pytest.raises(StoreError, match="denied"):

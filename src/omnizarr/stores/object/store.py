@@ -242,9 +242,9 @@ class ObjectStore(ListedStore):
             else:
                 left.append(number)
 
-        left = [n for n, (_, part) in enumerate(wanted) if part is not None and part.length == 0]
-        direct = [*range(len(wanted))] if not left else [*{*range(len(wanted))}.difference(left)]
-        urls = None
+        left, direct, urls = list[int](), list[int](), None
+        for n, (_, part) in enumerate(wanted):
+            (direct if part is None or part.length != 0 else left).append(n)
         large = any(part is not None and (part.length or 0) >= _LARGE for _, part in wanted)
         if len(direct) > 1 and not large:
             urls = self.bucket.urls([self._path(wanted[number][0]) for number in direct])
@@ -252,7 +252,7 @@ class ObjectStore(ListedStore):
             left = [*range(len(wanted))]
         else:
             parts = (wanted[number][1] for number in direct)
-            texts = (part and curl.range_text(part) for part in parts)
+            texts = (None if part is None else curl.range_text(part) for part in parts)
             asked = [curl.Request(*each) for each in zip(urls, texts, strict=True)]
             curl.fetch_each(asked, take, self.retry.timeout)
         in_parallel(ask, left)
