@@ -55,6 +55,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.interop.dask import from_dask as from_dask
     from omnizarr.interop.files.exporting import export_file as export_file
     from omnizarr.interop.files.importing import import_file as import_file
+    from omnizarr.stores.tracing import trace as trace
     from omnizarr.viewer.picture import preview as preview
     from omnizarr.viewer.server import serve as serve
     from omnizarr.viewer.server import serving as serving
@@ -87,6 +88,7 @@ _NAMES = {
     "interop.dask": ("from_dask",),
     "interop.files.exporting": ("export_file",),
     "interop.files.importing": ("import_file",),
+    "stores.tracing": ("trace",),
     "viewer.picture": ("preview",),
     "viewer.server": ("serve", "serving"),
 }
@@ -94,7 +96,7 @@ _LATER = {name: name for name in _MODULES}
 _LATER |= {name: f"{module}:{name}" for module, names in _NAMES.items() for name in names}
 
 # `__all__` comes by `__getattr__`, too, so that an asterisk imports only what can be had.
-_PRIVATE = {"MissingAttribute", "MissingModule"}  # the two kinds of MissingPackage
+_PRIVATE = {"MissingAttribute", "MissingModule", "Problem"}  # had from `errors`
 _PUBLIC = [
     *sorted({*_LATER, *errors.__all__, "config", "configure", "errors", "register"} - _PRIVATE),
     "__version__",

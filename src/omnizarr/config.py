@@ -152,6 +152,8 @@ class Config:
     # Folders and URLs outside the folder of references from
     # which targets may be read; True for any.
     allow_targets: tuple[str, ...] = ()
+    # Where costs are counted, and the array that is read or written: `omnizarr.trace` sets it.
+    trace: tuple[Any, Any] | None = field(default=None, repr=False)
 
 
 _ALLOWED: dict[str, tuple[object, ...]] = {
@@ -161,7 +163,7 @@ _ALLOWED: dict[str, tuple[object, ...]] = {
     "fallback": ("warn", "use", "refuse"),
     "v1_order": ("text", "writer"),
 }
-_NAMES = {f.name for f in dataclasses.fields(Config)}
+_NAMES = {f.name for f in dataclasses.fields(Config)} - {"trace"}
 _default = Config()
 _current: ContextVar[Config | None] = ContextVar("omnizarr_config", default=None)
 
@@ -279,6 +281,13 @@ def inherit(settings: Config | None) -> Config | None:
     before = _current.get()
     _current.set(settings)
     return before
+
+
+def count(store: object = None, **counts: float) -> None:
+    """Add counts of a store, members of `Costs`, to the trace that is on here, if one is."""
+    trace = get().trace
+    if trace is not None:
+        trace[0].add(store, trace[1], counts)
 
 
 # Versions

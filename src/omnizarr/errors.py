@@ -82,7 +82,7 @@ class Problem:
         level: ``"error"`` if the node cannot be read, else ``"warning"``.
 
     Examples:
-        >>> problem = oz.Problem("zarr.json", "shape", "expected a list of integers")
+        >>> problem = oz.errors.Problem("zarr.json", "shape", "expected a list of integers")
         >>> problem.level
         'error'
     """
@@ -97,8 +97,8 @@ class Problem:
         """The field as a JSON pointer (RFC 6901); empty for the whole document.
 
         Examples:
-            >>> oz.Problem("zarr.json", "codecs[0].configuration", "expected an object").pointer
-            '/codecs/0/configuration'
+            >>> oz.errors.Problem("zarr.json", "codecs[0].name", "expected a string").pointer
+            '/codecs/0/name'
         """
         parts = (next(filter(None, match)) for match in _FIELD_PART.findall(self.field))
         return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in parts)
@@ -400,6 +400,13 @@ def warn(message: str) -> None:
     if message not in _given[1]:
         warnings.warn(message, OmnizarrWarning, stacklevel=_outside() + 1)
         _given[1].add(message)
+
+
+def log(text: str) -> None:
+    """Log what operators want to know: a retry, a slow request, a long wait for a lock."""
+    import logging  # noqa: PLC0415 - slow, and rarely needed
+
+    logging.getLogger("omnizarr").info(text)
 
 
 def warn_of_problems(problems: Iterable[Problem]) -> None:

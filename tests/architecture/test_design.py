@@ -23,11 +23,11 @@ VERSIONS = (1, 2, 3, "1", "2", "3", "3-draft")
 PUBLIC = """
 Array CannotExpress ChunkError Conflict Group InvalidArgument InvalidMetadata InvalidName
 MissingChunk MissingPackage NoSuchLabel NodeChanged NodeExists NodeNotFound OmnizarrError
-OmnizarrWarning Problem ReadOnly SelectionError StoreError TargetError UnknownExtension View
+OmnizarrWarning ReadOnly SelectionError StoreError TargetError UnknownExtension View
 WrongNode WrongType aio as_zarr batches cf codecs config configure consolidate_metadata convert
 copy create_array create_group create_hierarchy diff disk_usage errors export_file from_dask geo
 import_file jobs load ome open preview pyramid rechunk register repair run save serve serving
-show_versions stats storage suggest_chunks undo_conversion validate verify view_as xarray zarr
+show_versions stats storage suggest_chunks trace undo_conversion validate verify view_as xarray zarr
 """
 
 

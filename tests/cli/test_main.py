@@ -148,6 +148,17 @@ def test_debug_shows_a_traceback_before_or_after_the_command(in_tmp: Path) -> No
     assert "Traceback" not in run("info", "nothing", "--", "--debug").output
 
 
+def test_trace_shows_what_a_command_cost_also_if_it_fails(in_tmp: Path) -> None:
+    oz.create_array("a.zarr", data=[1, 2, 3, 4], chunks=2)
+    for words in (("--trace", "stats", "a.zarr"), ("stats", "a.zarr", "--trace")):
+        result = run(*words)
+        assert "chunks read" in result.stderr
+        assert "chunks read" not in result.stdout
+    told = json.loads(run("stats", "a.zarr", "--trace", "--json").stderr)
+    assert told["total"]["chunks_read"] == 2
+    assert "\ntotal\n" in run("info", "nothing", "--trace").stderr
+
+
 def every_command() -> list[list[str]]:
     return [name.split() for name, _ in all_commands(main)]
 

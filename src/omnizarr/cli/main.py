@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import signal
 import sys
@@ -11,13 +12,13 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, NoReturn
 
 import click
 
 from omnizarr import __version__ as VERSION
-from omnizarr import registry
+from omnizarr import registry, trace
 from omnizarr.cli.options import COMMAND, JSON, CommandGroup
 from omnizarr.cli.terminal import (
     BROKEN_PIPE,
@@ -114,8 +115,9 @@ class Main(CommandGroup):
         ctx.meta[JSON] = _asks_for_json(args)  # also of a command whose options are wrong
         # Accepted after the command, too, where it is typed when something went wrong.
         end = args.index("--") if "--" in args else len(args)
-        if "--debug" in args[:end]:
-            args = ["--debug", *(a for i, a in enumerate(args) if a != "--debug" or i > end)]
+        for flag in ("--debug", "--trace"):
+            if flag in args[:end]:
+                args = [flag, *(a for i, a in enumerate(args) if a != flag or i > end)]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -123,12 +125,24 @@ class Main(CommandGroup):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # text that no encoding has
         try:
-            code = super().invoke(ctx)
+            with _traced(ctx) if ctx.params.get("trace") else nullcontext():
+                code = super().invoke(ctx)
             sys.exit(code if isinstance(code, int) else OK)
         except click.exceptions.Exit:
             raise
         except (Exception, KeyboardInterrupt) as e:
             _fail(ctx, e)
+
+
+@contextmanager
+def _traced(ctx: click.Context) -> Iterator[None]:
+    """Print what the block cost to standard error, also if it fails."""
+    with trace() as found:
+        try:
+            yield
+        finally:
+            as_json = ctx.meta.get(JSON)
+            remark(json.dumps(found.to_json()) if as_json else str(found), label="")
 
 
 def _asks_for_json(args: list[str]) -> bool:
@@ -254,5 +268,6 @@ def _advice(error: BaseException | None, again: str) -> str:
 @click.group(cls=Main, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="omnizarr")
 @click.option("--debug", is_flag=True, envvar="OMNIZARR_DEBUG", help="Show tracebacks of errors.")
-def main(debug: bool) -> None:
+@click.option("--trace", is_flag=True, help="Show requests, bytes, retries and waits at the end.")
+def main(debug: bool, trace: bool) -> None:
     """Inspect, check, copy and convert Zarr data of version 1, 2, the draft of 3, and 3."""

@@ -51,7 +51,15 @@ def for_each_on(
     `INTERRUPT_WAIT` only.
     """
     if on is None or on == "threads":
-        _on_threads(items, function, done, workers or config.get().threads, waits)
+        tell, threads = threading.Lock(), workers or config.get().threads
+
+        def work(item: A) -> None:
+            result = function(item)
+            with tell:
+                done(item, result)
+
+        with config.configure(threads=max(threads, config.get().threads)):
+            share_items(items, work, threads, 1, waits)
         return
     with _executor(on, workers) as (executor, count):
         _on_executor(executor, WINDOW * count, items, function, done)
@@ -73,24 +81,6 @@ def runs_in_process(on: On) -> bool:
 
 def _is_dask(on: Any) -> bool:
     return hasattr(on, "submit") and hasattr(on, "nthreads")
-
-
-def _on_threads(
-    items: Iterator[A],
-    function: Callable[[A], R],
-    done: Callable[[A, R], None],
-    threads: int,
-    waits: bool,
-) -> None:
-    tell = threading.Lock()
-
-    def work(item: A) -> None:
-        result = function(item)
-        with tell:
-            done(item, result)
-
-    with config.configure(threads=max(threads, config.get().threads)):
-        share_items(items, work, threads, 1, waits)
 
 
 def _call(function: Callable[[A], R], settings: dict[str, Any], item: A) -> R:
@@ -191,8 +181,7 @@ def _executor(on: On, workers: int | None) -> Iterator[tuple[Any, int]]:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
     elif _is_dask(on):
-        count = sum(on.nthreads().values())
-        yield _DaskExecutor(on), workers or max(1, count)
+        yield _DaskExecutor(on), workers or max(1, sum(on.nthreads().values()))
     elif isinstance(on, Executor) or hasattr(on, "submit"):
         yield on, workers or getattr(on, "_max_workers", None) or config.processors()
     else:

@@ -18,9 +18,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 
 from omnizarr.concurrency.fork import on_fork
-from omnizarr.concurrency.key_locks import refuse_reentry
+from omnizarr.concurrency.key_locks import refuse_reentry, waited
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY, retry_on_emfile
 from omnizarr.errors import StoreError, raised_by_system, warn
 
@@ -207,13 +208,15 @@ def _enter(
     """Return a file with the locks held; None without locks; raise `Taken` rather than wait."""
     if sys.platform == "win32":
         return None
-    kind = fcntl.F_RDLCK if shared else fcntl.F_WRLCK
+    kind, began = fcntl.F_RDLCK if shared else fcntl.F_WRLCK, perf_counter()
     while True:
         file = _File(path)
         try:
             for start, length in ranges:
                 _lock(file.descriptor, kind, start, length, wait=wait)
             if file.is_at(path):
+                if perf_counter() - began > 0.005:  # a lock that nobody holds is had at once
+                    waited(repr(os.path.dirname(path)), began)
                 return file
         except BlockingIOError:
             text = os.pread(file.descriptor, 4096, 0)

@@ -14,10 +14,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
+from time import perf_counter
 from typing import Any
 
+from omnizarr import config
 from omnizarr.concurrency.fork import on_fork
-from omnizarr.errors import StoreError
+from omnizarr.errors import StoreError, log
 
 # Levels. Storage transformers count from 0 upwards, the engine is above them all.
 CHUNKS = 2**31
@@ -29,6 +31,7 @@ NODES = SHAPE + 1  # that replace others
 
 SLOTS = 4096  # locks of a level at most; keys that share one wait for each other without need
 OUT_OF_ORDER_WAIT = 10.0  # seconds
+SLOW = 5.0  # seconds of a wait for a lock, after which it is logged
 
 
 class _Held(threading.local):
@@ -66,12 +69,16 @@ class locked:
         try:
             for one in _find(level, wanted):
                 self._taken.append(one)  # before it is taken: an interrupt may come right after
+                if one.acquire(blocking=False):
+                    continue
+                began = perf_counter()
                 if not one.acquire(timeout=-1 if in_order else OUT_OF_ORDER_WAIT):
                     raise StoreError(
                         f"cannot change {min(wanted)!r}: another thread is changing it for more"
                         f" than {OUT_OF_ORDER_WAIT:g} s, and this one is in the middle of another"
                         " change; a finaliser or signal handler should leave that to another thread"
                     )
+                waited(repr(min(wanted, default="a cache")), began)
         except BaseException:
             self.__exit__()
             raise
@@ -83,6 +90,14 @@ class locked:
             except RuntimeError:
                 pass  # an interrupt came before it was taken
         self._claims[:] = [c for c in self._claims if c is not self._claim]
+
+
+def waited(what: str, began: float) -> None:
+    """Count a wait for a lock that `began` then; log it if it was long."""
+    seconds = perf_counter() - began
+    config.count(lock_waits=1, lock_seconds=seconds)
+    if seconds > SLOW:
+        log(f"waited {seconds:.1f} s for the lock of {what}")
 
 
 def holds_below(level: int) -> bool:

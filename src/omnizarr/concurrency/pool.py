@@ -308,11 +308,6 @@ class ThreadPool:
         self._count -= not started
         return started
 
-    @property
-    def is_busy(self) -> bool:
-        """True if a call waits for a thread."""
-        return not self._waiting.empty()
-
     def _work(self) -> None:
         _request.pool = self
         while True:
@@ -344,11 +339,6 @@ _request = _Request()
 _requests = ThreadPool(None, "omnizarr-request")
 
 
-def sends_requests() -> bool:
-    """Return True on a thread of the pool for requests."""
-    return _request.pool is _requests
-
-
 def in_parallel(
     function: Callable[[A], R], items: Sequence[A], at_once: int | None = None
 ) -> list[R]:
@@ -357,7 +347,7 @@ def in_parallel(
     The first error drops the calls that have not begun, and is raised when the others have ended.
     """
     # Neither the pool's own threads nor a finaliser may wait for what their own thread holds.
-    if len(items) < 2 or sends_requests() or holds_below(INTERNAL + 1):
+    if len(items) < 2 or _request.pool is _requests or holds_below(INTERNAL + 1):
         return [function(item) for item in items]
     return _Batch(function, items).run(at_once)
 
@@ -401,7 +391,7 @@ class _Batch(Generic[A, R]):
                         break
                     self._results[number] = self._function(self._items[number])
                     # Other calls come in between, unless this was the last one.
-                    if number + 1 < len(self._items) and _requests.is_busy:
+                    if number + 1 < len(self._items) and not _requests._waiting.empty():
                         _requests.submit(self._work)
                         return
         except BaseException as e:  # raised where the results are asked for

@@ -7,7 +7,6 @@ with, files that cannot be opened while too many are, and directories that other
 from __future__ import annotations
 
 import errno
-import itertools
 import math
 import random
 import time
@@ -15,8 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
+from omnizarr import config
 from omnizarr.concurrency.pool import is_abandoned
-from omnizarr.errors import Conflict, InvalidArgument, StoreError
+from omnizarr.errors import Conflict, InvalidArgument, StoreError, log
 
 T = TypeVar("T")
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})  # of HTTP
@@ -84,10 +84,12 @@ class Retry:
         attempt: Callable[[], T],
         errors: type[Exception] | tuple[type[Exception], ...] = TransientError,
         is_transient: Callable[[Any], bool] = lambda error: True,
+        store: object = None,
     ) -> T:
-        """Return what `attempt` returns, called again while it raises one of `errors`."""
-        start = time.monotonic()
-        for number in itertools.count(1):
+        """Return what `attempt` returns, tried again after `errors`; retries count for `store`."""
+        start, number = time.monotonic(), 0
+        while True:
+            number += 1
             try:
                 return attempt()
             except errors as e:
@@ -102,8 +104,10 @@ class Retry:
                     why = f"deadline {self.deadline:g} s" if late else "no attempts left"
                     tries = f"{number} attempt{'s' if number > 1 else ''}"
                     raise AnswerLost(f"{e} ({tries} in {spent:.1f} s, {why})") from e.__cause__
+                where = "" if store is None else f" in {store!r}"
+                log(f"attempt {number}{where} failed and is repeated in {wait:.2f} s: {e}")
+                config.count(store, retries=1, retry_seconds=wait)
             time.sleep(wait)
-        raise AssertionError  # not reached: the count has no end
 
     def tries(self) -> Iterator[int]:
         """Yield the numbers of all attempts, after a wait before each but the first."""
@@ -127,8 +131,7 @@ NO_DESCRIPTORS = _local(10, 0.0015, 0.1)  # those of other threads are free agai
 REMOVED_DIRECTORY = _local(40, 0.0001, 0.03)  # by others, while it is empty
 ABSENCE = _local(5, 0.001, 0.05)  # of metadata that are just being replaced
 REPLACEMENT = _local(1000, 0.01, 0.01)  # of a node, by a writer that is at work
-EMFILE = (errno.EMFILE, errno.ENFILE)
-
+_EMFILE = (errno.EMFILE, errno.ENFILE)
 
 RETRY_OPTIONS = ("retry", *(f.name for f in fields(Retry)))
 
@@ -161,6 +164,6 @@ def retry_on_emfile(call: Callable[..., T], *args: Any) -> T:
     try:
         return call(*args)  # the ordinary case, for which nothing is measured
     except OSError as e:
-        if e.errno not in EMFILE:
+        if e.errno not in _EMFILE:
             raise
-    return NO_DESCRIPTORS.call(lambda: call(*args), OSError, lambda e: e.errno in EMFILE)
+    return NO_DESCRIPTORS.call(lambda: call(*args), OSError, lambda e: e.errno in _EMFILE)

@@ -71,6 +71,7 @@ class ChunkCache:
                 if values is not None:
                     self._kept.move_to_end(name)
         missing = [i for i, values in enumerate(found) if values is None]
+        config.count(cache_hits=len(names) - len(missing), cache_misses=len(missing))
         for i, values in zip(missing, load(missing) if missing else (), strict=True):
             found[i] = values
             self._keep(names[i], values)

@@ -29,6 +29,7 @@ from omnizarr.model import paths
 from omnizarr.publish.stage import epoch
 from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import lock, lock_prefix, supports_compare_and_set
+from omnizarr.stores.tracing import in_array
 
 
 def read(
@@ -47,6 +48,9 @@ def read(
     Unless `watched` is False, NodeChanged is raised if the array was replaced.
     """
     settings = settings or config.get()
+    if settings.trace is not None and settings.trace[1] is not array:
+        with in_array(array, "read", chunks_read=plan.count):
+            return read(array, plan, out, missing, filled, None, watched)
     watch = array.watch if watched else None
     if watch is not None and not (
         missing == "fill" and filled is None and (watch.identity or watch.find_identity())
@@ -132,6 +136,11 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any], *, steady: boo
     Where others may append to chunks at the end of the array, the elements that they have beyond
     its shape are kept; with `steady` the caller keeps the shape from changing.
     """
+    settings = config.get()
+    if settings.trace is not None and settings.trace[1] is not array:
+        with in_array(array, "write", chunks_written=plan.count):
+            write(array, plan, value, steady=steady)
+        return
     watch = array.watch
     only, ends = None, False
     if isinstance(plan, ProductPlan):

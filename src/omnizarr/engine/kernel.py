@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,7 @@ def read(
     if layout.in_memory and (values := _values(array, plan)) is None:
         return None
     # Much as in `on_threads`: the way of an ordinary read is short.
+    began = perf_counter() if settings.trace is not None else 0.0
     share = take_threads(settings.threads, settings.threads)
     try:
         return _kernel.run(
@@ -140,6 +142,8 @@ def read(
         return None
     finally:
         return_threads(share)
+        if began:
+            config.count(decode_seconds=perf_counter() - began)
 
 
 def _read_fetched(
@@ -162,7 +166,10 @@ def _read_fetched(
         except OmnizarrError:
             return None  # asking for each chunk on its own shows which one it is
         found = [None if v is None else bytes(v) for v in values]
-        return _run(layout, plan, found, out, skip_missing=skip_missing)
+        began = perf_counter()
+        left = _run(layout, plan, found, out, skip_missing=skip_missing)
+        config.count(decode_seconds=perf_counter() - began)
+        return left
 
 
 def _run(
@@ -229,8 +236,10 @@ def _decode_each(
         with decoders:
             if is_abandoned():  # and the caller has its array back
                 return
+            began = perf_counter()
             given = layout.capsule, listed[number], None, b"", [value], data
             failed = on_threads(run_rows, 1, *given, *[False] * 3, skip_missing, False)
+            config.count(decode_seconds=perf_counter() - began)
         if failed is None or failed:
             left.append(number)
 

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from time import perf_counter
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -36,6 +37,7 @@ from omnizarr.stores import (
 )
 from omnizarr.stores.byte_ranges import LARGEST, prefers_whole, read_consistently
 from omnizarr.stores.operations import conditionally, waits_for
+from omnizarr.stores.tracing import in_array
 
 Change: TypeAlias = "Callable[[bytes | None], Buffer | None]"  # of the stored bytes of a chunk
 BATCH_BYTES = 2**20  # of chunks in small files that are read or stored in one call
@@ -156,12 +158,14 @@ def fill_row(
         out[index] = array.fill
         return
     part = out[index] if row.pick is None else empty_box(array, row.region)
+    began = perf_counter()
     with chunk_context("read", array, row.coords):
         boxes = decode(part)
         if filled is not None:
             filled.add(row, boxes)
     if row.pick is not None:
         out[index] = part[row.pick]
+    config.count(decode_seconds=perf_counter() - began)
 
 
 def _read_part(
@@ -234,13 +238,14 @@ def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None
 def read_chunk(array: BoundArray, coords: Coords) -> npt.NDArray[Any] | None:
     """Return one whole chunk, or None if it is missing."""
     region = tuple(slice(0, n, 1) for n in array.grid.chunk_shape(coords))
-    decode = _decoder(array, coords, region)
-    if decode is None:
-        return None
-    chunk = empty_box(array, region)
-    with chunk_context("read", array, coords):
-        decode(chunk)
-    return chunk
+    with in_array(array, "read", chunks_read=1):
+        decode = _decoder(array, coords, region)
+        if decode is None:
+            return None
+        chunk = empty_box(array, region)
+        with chunk_context("read", array, coords):
+            decode(chunk)
+        return chunk
 
 
 def empty_box(array: BoundArray, region: Region) -> npt.NDArray[Any]:
@@ -530,7 +535,8 @@ def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> i
     Return the number of bytes stored.
     """
     pipeline = array.pipeline(chunk.shape)
-    with chunk_context("write", array, coords):
+    counted = in_array(array, "write", chunks_written=1)
+    with counted, chunk_context("write", array, coords):
         data = _not_erased(array, pipeline, coords, _encoded(array, pipeline, chunk))
         _put(array, coords, _own(array.chunk_store, data))
         return 0 if data is None else memoryview(data).nbytes

@@ -162,6 +162,7 @@ class Selectable(Shaped, Generic[S]):
             and watch.epoch == epoch[0]
             and watch.expires > monotonic()
             and settings.engine == "auto"
+            and settings.trace is None
             and self._missing == "fill"
             and self._config.order == "C"
         ):

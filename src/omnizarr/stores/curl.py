@@ -22,7 +22,8 @@ from omnizarr import config
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.pool import interruptible, is_abandoned
 from omnizarr.concurrency.retry import TransientError
-from omnizarr.stores.base import Range
+from omnizarr.stores import tracing
+from omnizarr.stores.base import Range, redact_url
 
 FIRST = 128  # requests at a time, until their thread waits for responses
 WAITS = 0.001  # seconds without a response, after which more are sent
@@ -259,27 +260,38 @@ def _responses(
 
 
 def fetch_each(
-    requests: Sequence[Request], use: Callable[[int, Response], None], timeout: float
+    store: object,
+    requests: Sequence[Request],
+    use: Callable[[int, Response], None],
+    timeout: float,
 ) -> None:
-    """Call `use` with the number of each request and its response, when that comes.
+    """Call `use` with the number of each request of a store and its response, when that comes.
 
     In the main thread an exception of a signal handler would be lost where libcurl calls functions.
     """
 
     def run() -> None:
-        with closing(_responses(requests, timeout)) as come:
-            for number, response in come:
-                use(number, response)
-                if is_abandoned():
-                    return
+        come, nbytes, seconds = 0, 0, 0.0
+        try:
+            with closing(_responses(requests, timeout)) as responses:
+                for number, response in responses:
+                    come, nbytes = come + 1, nbytes + len(response.data)
+                    seconds += response.seconds
+                    if response.seconds > tracing.SLOW:
+                        tracing.slow(store, redact_url(requests[number].url), response.seconds)
+                    use(number, response)
+                    if is_abandoned():
+                        return
+        finally:
+            config.count(store, requests=come, received_bytes=nbytes, request_seconds=seconds)
 
     interruptible(run)
 
 
-def fetch(request: Request, timeout: float) -> Response:
+def fetch(store: object, request: Request, timeout: float) -> Response:
     """Return the response to one request."""
     found: list[Response] = []
-    fetch_each([request], lambda _, response: found.append(response), timeout)
+    fetch_each(store, [request], lambda _, response: found.append(response), timeout)
     return found[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
@@ -14,7 +15,7 @@ from omnizarr.concurrency import fork
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY, Retry, TransientError, take_retry
 from omnizarr.errors import InvalidArgument, MissingModule, StoreError, WrongType
-from omnizarr.stores import identity
+from omnizarr.stores import identity, tracing
 from omnizarr.stores.base import (
     Bytes,
     Entry,
@@ -180,7 +181,7 @@ class FsspecStore(ListedStore):
             self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             self.fs.pipe_file(path, data)
 
-        self._call("write", key, write)
+        self._call("write", key, write, sent_bytes=len(data))
 
     def erase(self, key: str) -> None:
         check_writable(self)
@@ -313,11 +314,22 @@ class FsspecStore(ListedStore):
         key = path[len(self.path) :].lstrip("/")
         return unquote(key) if self._in_urls else key
 
-    def _call(self, verb: str, key: str, request: Callable[[], T], absent: Any = ...) -> T:
+    def _call(
+        self,
+        verb: str,
+        key: str,
+        request: Callable[[], T],
+        absent: Any = ...,
+        *,
+        sent_bytes: int = 0,
+    ) -> T:
         def attempt() -> T:
+            began, size = time.perf_counter(), 0
             try:
                 with self._in_process()[2]:
-                    return request()
+                    found = request()
+                size = len(found) if isinstance(found, bytes) else 0
+                return found
             except self.allowed_exceptions as e:
                 if absent is ...:
                     raise StoreError(_reason(e)) from e
@@ -326,9 +338,12 @@ class FsspecStore(ListedStore):
                 raise TransientError(_reason(e)) from e
             except Exception as e:  # file systems do not document what they raise
                 raise StoreError(_reason(e)) from e
+            finally:
+                sizes = {"received_bytes": size, "sent_bytes": sent_bytes}
+                tracing.request(self, f"{verb} {key!r}", began, **sizes)
 
         try:
-            return self.retry.call(attempt)
+            return self.retry.call(attempt, store=self)
         except StoreError as e:
             raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
 

@@ -30,7 +30,7 @@ from omnizarr.concurrency.retry import (
     take_retry,
 )
 from omnizarr.errors import InvalidArgument, StoreError, descriptor_shortage, known_names
-from omnizarr.stores import curl, identity
+from omnizarr.stores import curl, identity, tracing
 from omnizarr.stores.base import (
     Bytes,
     Closeable,
@@ -137,6 +137,7 @@ class HTTPStore(Closeable):
         def fetch(number: int) -> None:
             key, found, is_known = keys[number], None, False
             if client is not None:
+                began = time.perf_counter()
                 with suppress(OSError, ValueError, obstore.library().exceptions.BaseError):
                     try:
                         data, _, attributes = obstore.fetch(client.store, key, _WHOLE, copy=False)
@@ -145,6 +146,8 @@ class HTTPStore(Closeable):
                     else:
                         coded = attributes.get("Content-Encoding", "identity").lower()
                         found, is_known = data, coded in ("identity", "")
+                size = 0 if found is None else len(found)
+                tracing.request(self, f"reading {key!r}", began, received_bytes=size)
             use(number, found if is_known else self.get(key))
 
         in_parallel(fetch, range(len(keys)))
@@ -212,7 +215,7 @@ class HTTPStore(Closeable):
                     del failed[number]
                     use(number, found)
 
-            curl.fetch_each(requests, take, self.retry.timeout)
+            curl.fetch_each(self, requests, take, self.retry.timeout)
 
         def ask(number: int) -> None:
             use(number, self._value(*wanted[number], failed=failed[number]))
@@ -238,7 +241,7 @@ class HTTPStore(Closeable):
             return self._interpret(self._response(request), request, range)
 
         try:
-            return self.retry.call(attempt)
+            return self.retry.call(attempt, store=self)
         except StoreError as e:
             raise self._unread(key, e) from e.__cause__
 
@@ -262,11 +265,11 @@ class HTTPStore(Closeable):
         """Return the response to a request; redirects are checked, if that was requested."""
         check, url = self._check_url, request.url
         if check is None:
-            return curl.fetch(request, self.retry.timeout)
+            return curl.fetch(self, request, self.retry.timeout)
         for _ in range(curl.MAX_REDIRECTS + 1):
             check(url)
             asked = request._replace(url=url, follows=False)
-            response = curl.fetch(asked, self.retry.timeout)
+            response = curl.fetch(self, asked, self.retry.timeout)
             if response.status not in _REDIRECTS or "location" not in response.headers:
                 return response
             before, url = urlsplit(url), urljoin(url, response.headers["location"])

@@ -25,6 +25,7 @@ from typing import Any
 
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.file_locks import NAME, Taken
+from omnizarr.concurrency.key_locks import waited
 from omnizarr.concurrency.pool import start_thread
 from omnizarr.concurrency.retry import AnswerLost
 from omnizarr.errors import Conflict, OmnizarrError, warn
@@ -136,12 +137,14 @@ class Lease:
         return self._change_if is not None
 
     def take(self, wait: bool = True) -> None:
-        seen, since = None, time.monotonic()
+        seen, since, began = None, time.monotonic(), time.perf_counter()
         while True:
             now = self.store.generation(self.key)
             if now is None or (now == seen and time.monotonic() - since > LEASE):
                 if self.put(now):
                     self.taken_over = now is not None
+                    if seen is not None:
+                        waited(f"{self.key!r} in {self.store!r}", began)
                     return
             elif now != seen:
                 if seen is not None and not wait:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import methodcaller
@@ -20,7 +21,7 @@ from omnizarr.concurrency import fork
 from omnizarr.concurrency.fork import Usage
 from omnizarr.concurrency.retry import MAY_BE_DONE, AnswerLost, Retry, superseded
 from omnizarr.errors import InvalidName, MissingModule, StoreError
-from omnizarr.stores import identity
+from omnizarr.stores import identity, tracing
 from omnizarr.stores.base import (
     Bytes,
     ListedStore,
@@ -120,11 +121,25 @@ class RedisStore(ListedStore):
                     self._client = redis.Redis.from_url(self.url, **options)
         return self._client
 
-    def _call(self, verb: str, what: str, request: Callable[[redis.Redis], Any]) -> Any:
+    def _call(
+        self, verb: str, what: str, request: Callable[[redis.Redis], Any], sent_bytes: int = 0
+    ) -> Any:
         """Return the answer to a request, repeated where none comes; translate errors."""
+
+        def attempt() -> Any:
+            began, size = time.perf_counter(), 0
+            try:
+                found = request(self._redis())
+                parts = found if isinstance(found, list) else [found]
+                size = sum(len(part) for part in parts if isinstance(part, bytes))
+                return found
+            finally:
+                sizes = {"received_bytes": size, "sent_bytes": sent_bytes}
+                tracing.request(self, f"{verb} {what}", began, **sizes)
+
         try:
             with translated_errors(verb, what, self, _ERRORS), self._usage:
-                return _RETRY.call(lambda: request(self._redis()), _NO_ANSWER)
+                return _RETRY.call(attempt, _NO_ANSWER, store=self)
         except StoreError as e:
             if verb not in ("write", "erase") or not isinstance(e.__cause__, _NO_ANSWER):
                 raise
@@ -192,13 +207,14 @@ class RedisStore(ListedStore):
         check_writable(self)
         rows = {self._name(key): bytes(flat(value)) for key, value in values}
         if rows:
-            self._call("write", named(self._keys(rows)), lambda client: client.mset(rows))
+            size = sum(map(len, rows.values()))
+            self._call("write", named(self._keys(rows)), lambda c: c.mset(rows), size)
 
     def set_partial(self, key: str, start: int, value: Bytes) -> None:
         check_writable(self)
         name, data = self._name(key), bytes(flat(value))
         check_offset(key, start)
-        self._call("write", key, lambda client: client.setrange(name, start, data))
+        self._call("write", key, lambda client: client.setrange(name, start, data), len(data))
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         return self.change_if({key: value}, {key: generation})
@@ -219,7 +235,7 @@ class RedisStore(ListedStore):
             attempts += 1
             return bool(client.eval(_CHANGE_IF, len(names), *names, *given))
 
-        done: bool = self._call("write", named(changes), change)
+        done: bool = self._call("write", named(changes), change, sum(map(len, stored.values())))
         if not done and attempts > 1:
             raise superseded(named(changes), self)
         return done

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from omnizarr.concurrency.fork import never_release
 from omnizarr.concurrency.pool import in_parallel, interruptible
@@ -30,7 +30,7 @@ from omnizarr.concurrency.retry import (
     take_retry,
 )
 from omnizarr.errors import InvalidName, StoreError, descriptor_shortage
-from omnizarr.stores import curl, identity
+from omnizarr.stores import curl, identity, tracing
 from omnizarr.stores.base import (
     Bytes,
     Entry,
@@ -127,6 +127,7 @@ class _Listing:
         self._top = top
         self._sorted = is_sorted  # as far as is known
         self.last = b""  # the path that was listed last; empty if there was none
+        self.ended = False  # as the size of the last page shows
         self._known = b""  # the path up to which objects were listed before an error
         self._stream: Iterator[list[Meta]] | None = None
         self._process = os.getpid()
@@ -146,6 +147,7 @@ class _Listing:
         page: list[Meta]
         while not found and (page := next(stream, [])):  # a server may ignore the offset
             found = [meta for meta in page if meta["path"].encode() > self._known]
+            self.ended = len(page) < _BATCH
         names = [self.last, *(meta["path"].encode() for meta in found)]
         self._sorted = self._sorted and all(a < b for a, b in itertools.pairwise(names))
         self._check_sorted()
@@ -254,7 +256,7 @@ class ObjectStore(ListedStore):
             parts = (wanted[number][1] for number in direct)
             texts = (None if part is None else curl.range_text(part) for part in parts)
             asked = [curl.Request(*each) for each in zip(urls, texts, strict=True)]
-            curl.fetch_each(asked, take, self.retry.timeout)
+            curl.fetch_each(self, asked, take, self.retry.timeout)
         in_parallel(ask, left)
 
     def _direct_value(self, response: curl.Response, part: Range | None) -> VersionedValue | None:
@@ -341,7 +343,9 @@ class ObjectStore(ListedStore):
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
         path, data = self._path(key), flat(value)
-        self._call("write", key, lambda client: client.put(path, data, use_multipart=False))
+        self._call(
+            "write", key, lambda c: c.put(path, data, use_multipart=False), sent_bytes=len(data)
+        )
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         last = dict(values)  # of a key that comes twice the later value counts
@@ -384,7 +388,7 @@ class ObjectStore(ListedStore):
                     raise superseded(key, self) from None
                 return stored
 
-        return self._call("write", key, write)
+        return self._call("write", key, write, sent_bytes=len(data))
 
     def erase(self, key: str) -> None:
         check_writable(self)
@@ -416,7 +420,7 @@ class ObjectStore(ListedStore):
         check_prefix(prefix)
         skip = len(self._start)
         listing = _Listing((self._start + prefix).rstrip("/"), self.bucket.kind != "az")
-        while page := self._call("list", prefix, listing.next_page):
+        while not listing.ended and (page := self._call("list", prefix, listing.next_page)):
             yield from (_entry(meta, skip) for meta in page)
         if not listing.last:
             self._check_empty(prefix)
@@ -487,22 +491,36 @@ class ObjectStore(ListedStore):
         return path
 
     def _call(
-        self, verb: str, key: str, request: Callable[[Any], T], absent: Any = ..., **flags: bool
+        self,
+        verb: str,
+        key: str,
+        request: Callable[[Any], T],
+        absent: Any = ...,
+        *,
+        after_end: bool = False,
+        sent_bytes: int = 0,
     ) -> T:
         """Return the result of a request; `absent` if the server says that there is no such key."""
 
         def attempt() -> T:
+            began, size = time.perf_counter(), 0
             try:
-                return request(self.bucket.client)
+                result: Any = request(self.bucket.client)
+                if type(result) is tuple and result[0] is not None and verb == "read":
+                    size = len(result[0])
+                return cast(T, result)
             except (OSError, ValueError, obstore.library().exceptions.BaseError) as e:
                 if isinstance(e, StoreError):
                     raise
-                found: T = self._result_of(e, absent, **flags)
+                found: T = self._result_of(e, absent, after_end=after_end)
                 return found
             except BaseException as e:
                 if type(e).__module__ != "pyo3_runtime":  # a panic of the client, no Exception
                     raise
                 raise StoreError(f"the client failed: {redact_urls(str(e))}") from None
+            finally:
+                sizes = {"received_bytes": size, "sent_bytes": sent_bytes}
+                tracing.request(self, f"{verb} {key!r}", began, **sizes)
 
         try:
             return interruptible(lambda: self._try(attempt))
@@ -517,7 +535,7 @@ class ObjectStore(ListedStore):
     def _try(self, attempt: Callable[[], T]) -> T:
         """Try; if anonymous access is denied, try once more with the role of the machine."""
         try:
-            return self.retry.call(attempt)
+            return self.retry.call(attempt, store=self)
         except Denied:
             before = self.bucket
             if before.access != "anonymous" or before.chosen:
