@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import ssl
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import omnizarr as oz
 from omnizarr.concurrency.retry import Retry
+from omnizarr.stores import resolve
 from omnizarr.stores.object.bucket import Bucket
+from tests.servers.processes import s3_options
+from tests.servers.s3 import SimpleStorage
+from tests.servers.web import running
 
 
 @pytest.fixture(autouse=True)
@@ -133,3 +145,42 @@ def test_an_endpoint_without_a_scheme_is_completed_and_another_is_refused(
             config(kind, **{setting: wrong})
     with pytest.raises(oz.InvalidArgument, match=r"endpoint '…'"):
         config(kind, **{setting: "ftp://me:secret@host"})
+
+
+def certificate(folder: Path) -> str:
+    """Return the path of a new certificate for the loopback address, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
+    names = [x509.IPAddress(ip_address("127.0.0.1"))]
+    signed = made.add_extension(x509.SubjectAlternativeName(names), False).sign(key, SHA256())
+    encoding, plain = Encoding.PEM, NoEncryption()
+    path = folder / "certificate.pem"
+    path.write_bytes(
+        signed.public_bytes(encoding) + key.private_bytes(encoding, PrivateFormat.PKCS8, plain)
+    )
+    return str(path)
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_values_are_hashed_for_signatures_without_tls_only(secure: bool, tmp_path: Path) -> None:
+    server: Any = SimpleStorage()
+    if secure:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate(tmp_path))
+        server._server.socket = context.wrap_socket(server._server.socket, server_side=True)
+    server.buckets = {"b": {}}
+    client = {"allow_invalid_certificates": True} if secure else {}
+    with running(server):
+        url = server.url.replace("http:", "https:") if secure else server.url
+        for options, hashed in (({}, not secure), ({"unsigned_payload": not secure}, secure)):
+            server.log.clear()
+            given = s3_options(url, client_options=client, **options)
+            store = resolve("s3://b/x", storage_options=given)
+            store.set("k", b"12345")
+            assert store.get("k") == b"12345"
+            (_, _, headers), *_ = (each for each in server.log if each[0] == "PUT")
+            digest = hashlib.sha256(b"12345").hexdigest()
+            assert headers["x-amz-content-sha256"] == (digest if hashed else "UNSIGNED-PAYLOAD")

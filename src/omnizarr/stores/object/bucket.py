@@ -194,6 +194,7 @@ def _aws_profile(profile: str | None) -> dict[str, Any] | None:
 Access = Literal["credentials", "anonymous", "instance"]
 # Options of S3 with which a URL says all.
 _DIRECT = {"endpoint", "region", "access_key_id", "secret_access_key", "session_token"}
+_DIRECT |= {"unsigned_payload"}  # which reading has none of
 _SIGNED_FOR = 3600  # seconds
 
 _CLASSES = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
@@ -372,6 +373,9 @@ class Bucket:
         config = dict(self.config)
         if self.access == "anonymous":
             config["skip_signature"] = True
+        if self.kind == "s3" and not self.endpoint.startswith("http:"):
+            # TLS protects values on their way; a digest for each would take a part of its time.
+            config.setdefault("unsigned_payload", os.environ.get("AWS_UNSIGNED_PAYLOAD", True))
         client = dict(self.client_options)
         if self.access == "instance":  # a machine without such a role waits no longer than this
             client["connect_timeout"] = timedelta(seconds=2)
