@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,8 @@ MAX_AXES = 32
 LARGE = 2**22  # bytes of a result whose memory is worth reusing
 LATE = 2**17  # bytes of a chunk that is decoded before others have come
 SMALL = 2**17  # bytes that a thread must read, decode or encode to be worth its start
+PART = 2**19  # bytes of a part of a chunk that a thread reads while others read the rest
+_QUICK = ("lz4", "blosclz", "snappy")  # compressors whose blocks in Blosc are small
 _STYLES: dict[type, int] = {Default: 0, V2Keys: 1, Draft: 2}
 _CRC32C, _BLOSC, _ZSTD, _LZ4, _GZIP, _ZLIB = 1, 2, 3, 4, 5, 6
 _BLOSC_NAMES = {"lz4": 0, "lz4hc": 1, "zstd": 2, "snappy": 3}
@@ -77,6 +79,8 @@ class Layout:
     sharded: bool
     in_memory: bool
     fetched: bool = False  # values come from a server, and are then in memory
+    # The threads for each chunk from which on parts of it are read by several; 0: never.
+    divisible: int = 0
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -120,6 +124,9 @@ def read(
     if layout.in_memory and (values := _values(array, plan)) is None:
         return None
     # Much as in `on_threads`: the way of an ordinary read is short.
+    divided = layout.divisible and out.nbytes >= 2 * PART and plan.runs
+    if divided and plan.count * layout.divisible <= settings.threads:
+        return _read_in_parts(array, plan, out, layout, settings.threads, skip_missing)
     began = perf_counter() if settings.trace is not None else 0.0
     share = take_threads(settings.threads, settings.threads)
     try:
@@ -144,6 +151,38 @@ def read(
         return_threads(share)
         if began:
             config.count(decode_seconds=perf_counter() - began)
+
+
+def _read_in_parts(
+    array: BoundArray,
+    plan: Plan,
+    out: npt.NDArray[Any],
+    layout: Layout,
+    threads: int,
+    skip_missing: bool,
+) -> list[int] | None:
+    """Do as `read` does for few chunks in files, each of which several threads read."""
+    began, store = perf_counter(), cast(Any, array.store)
+    most = min(-(-threads // plan.count), max(1, out.nbytes // plan.count // PART))
+    keys, rows, numbers = list[str](), list[tuple[Any, ...]](), list[int]()
+    for number, row in enumerate(plan.rows()):
+        lengths = [len(range(s.start, s.stop, s.step)) for s in row.region]
+        axis = next((i for i, n in enumerate(lengths) if n > 1), 0)
+        inside, outside, n = row.region[axis], row.outer[axis].start, lengths[axis]
+        count = min(most, n)
+        for part in range(count):
+            low, high = n * part // count, n * (part + 1) // count
+            region, outer = [*row.region], [*row.outer]
+            first, last = (inside.start + i * inside.step for i in (low, high - 1))
+            region[axis] = slice(first, last + 1, inside.step)
+            outer[axis] = slice(outside + low, outside + high, 1)
+            rows.append((tuple(region), tuple(outer), False))
+            keys.append(array.key(row.coords))
+            numbers.append(number)
+    given = layout.capsule, rows, keys, store.direct_file_root, None, out.view(items[out.itemsize])
+    left = on_threads(run_rows, None, *given, *[False] * 3, skip_missing, False)
+    config.count(decode_seconds=perf_counter() - began)
+    return None if left is None else sorted({numbers[n] for n in left})
 
 
 def _read_fetched(
@@ -386,7 +425,8 @@ def _make_layout(array: BoundArray, keep_empty: bool) -> Layout | str:
         return f"it does not read {type(array.store).__name__}"
     if array.model.storage_transformers or array.skipped:
         return "it has no storage transformers, and skips no codecs"
-    if grid.regular is None or len(grid.axes) > MAX_AXES:
+    axes = grid.axes
+    if grid.regular is None or len(axes) > MAX_AXES:
         return f"it reads regular chunks of at most {MAX_AXES} axes"
     if style is None or (style == 2 and not grid.axes):
         return "it does not have the chunk key encoding"
@@ -404,7 +444,14 @@ def _make_layout(array: BoundArray, keep_empty: bool) -> Layout | str:
     fetched = fetched and not in_memory and direct_file_root(array.store) is None
     if fetched and (sharded or encoding.other_keys((0,) * len(grid.axes))):
         return "of a server it reads no shards, nor arrays without axes"
-    return Layout(capsule, style, separator, can_write(pipeline), sharded, in_memory, fetched)
+    codecs = [codec for codec, _ in pipeline.bytes_bytes]
+    divisible = 0 if codecs else 8  # one thread copies nearly as much as memory gives
+    if len(codecs) == 1 and getattr(codecs[0], "cname", "") in _QUICK:
+        divisible = 4
+    if sharded or in_memory or fetched or pipeline.array_array or not axes:
+        divisible = 0
+    writable = can_write(pipeline)
+    return Layout(capsule, style, separator, writable, sharded, in_memory, fetched, divisible)
 
 
 def describe(
