@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -35,6 +35,7 @@ from omnizarr.formats import is_metadata
 from omnizarr.stores import Range
 from omnizarr.stores.local import store as local
 from omnizarr.stores.wrappers import WrapperStore
+from tests.engine.test_reference import needs_kernel
 from tests.stores.test_operations import settle
 
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -125,6 +126,37 @@ def test_the_index_and_inner_chunks_of_a_shard_are_fetched_once(kept: ChunkCache
     store.fetched.clear()
     assert np.array_equal(array[3:13, 2:9], DATA[3:13, 2:9])
     assert store.fetched == []
+
+
+@needs_kernel
+@pytest.mark.parametrize("layout", sorted({*LAYOUTS} - {"draft shards"}))
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_kept_chunks_are_copied_by_the_kernel(
+    kept: ChunkCache, monkeypatch: pytest.MonkeyPatch, layout: str, data: st.DataObject
+) -> None:
+    stored = oz.create_array({}, shape=(30, 21), dtype="i4", fill_value=7, **LAYOUTS[layout])
+    expected = DATA[:30, :21].copy()
+    expected[4:8, 4:8] = 7  # a missing inner chunk of a shard that is there
+    stored[...] = expected
+    rows, columns = (
+        data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=9)) for n in stored.shape
+    )
+    step = data.draw(st.integers(-4, 4).filter(bool))
+    points = rows[: len(columns)], columns[: len(rows)]
+    reads: list[tuple[Any, Any, Any]] = [
+        (stored, np.s_[rows[0], columns[-1]], None),
+        (stored, np.s_[min(rows) : max(rows) + 1, columns[0]], None),
+        (stored, np.s_[::step, ::3], None),
+        (stored.oindex, (rows, columns), np.ix_(rows, columns)),
+        (stored.oindex, (rows, slice(None, None, step)), None),
+        (stored.vindex, points, None),
+    ]
+    assert np.array_equal(stored[...], expected)
+    with monkeypatch.context() as patched:
+        patched.setattr(caches, "read", lambda *_: pytest.fail("not copied by the kernel"))
+        for selector, index, equal in reads:
+            assert np.array_equal(selector[index], expected[index if equal is None else equal])
 
 
 def test_nothing_is_cached_by_default() -> None:

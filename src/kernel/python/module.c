@@ -38,29 +38,7 @@ static int signal_raised(oz_batch *batch) {
     return raised;
 }
 
-/* Take the values in memory, which the tuple keeps alive. */
-static oz_status take_values(oz_batch *batch, PyObject *values) {
-    size_t rows = (size_t)batch->rows;
-    if (PyTuple_GET_SIZE(values) != batch->rows) return oz_raise("expected a value for every row");
-    batch->values = calloc(rows + 1, sizeof *batch->values);
-    if (batch->writing) batch->stored = calloc(rows + 1, sizeof *batch->stored);
-    if (!batch->values || (batch->writing && !batch->stored)) {
-        PyErr_NoMemory();
-        return OZ_PYTHON;
-    }
-    for (int64_t i = 0; i < batch->rows; i++) {
-        PyObject *value = PyTuple_GET_ITEM(values, i);
-        if (PyBytes_Check(value)) {
-            batch->values[i].data = (const unsigned char *)PyBytes_AS_STRING(value);
-            batch->values[i].size = (size_t)PyBytes_GET_SIZE(value);
-        } else if (value != Py_None) {
-            return oz_raise("values must be bytes or None");
-        }
-    }
-    return OZ_OK;
-}
-
-/* Take values in memory that are any buffers, which stay locked until the end. */
+/* Take the values in memory, any buffers, which stay locked until the end. */
 static oz_status take_buffers(oz_batch *batch, run_arguments *given) {
     PyObject *values = given->kept;
     size_t rows = (size_t)batch->rows;
@@ -135,7 +113,7 @@ static oz_status take_arguments(oz_batch *batch, PyObject *args, run_arguments *
     if (given->values != Py_None) {
         if (!PyList_Check(given->values)) return oz_raise("values must be a list");
         given->kept = PyList_AsTuple(given->values);
-        return given->kept ? take_values(batch, given->kept) : OZ_PYTHON;
+        return given->kept ? take_buffers(batch, given) : OZ_PYTHON;
     }
     oz_status status = open_root(batch, given);
     return !status && was_replaced(given) ? OZ_UNSUPPORTED : status;

@@ -26,7 +26,7 @@ def run(
     pipeline: Any,
     plan: tuple[Any, ...] | list[Any],
     root: bytes,
-    values: list[bytes | None] | None,
+    values: list[Any] | None,
     prefix: bytes,
     key_style: int,
     separator: int,

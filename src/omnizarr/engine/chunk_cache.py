@@ -9,12 +9,14 @@ fetched side by side.
 
 Chunks of which nothing is kept are fetched without asking for their generation first. Reads of more
 than the cache can hold go around it, as do reads that take note of missing chunks, and all reads of
-chunks that the kernel decodes in little time.
+chunks that the kernel decodes in little time. Where all chunks of a read are kept, and their
+generations are at hand, the kernel copies the elements from them.
 """
 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
@@ -27,25 +29,31 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
-from omnizarr.codecs import CodecPipeline
+from omnizarr.chunk_grids import Coords, Grid, RegularAxis
+from omnizarr.codecs import CodecPipeline, bind_pipeline
 from omnizarr.codecs.codec import Buffer, Region
-from omnizarr.codecs.sharding import MAX_GAP, Shards, inner_chunk_context, split_joined
+from omnizarr.codecs.sharding import MAX_GAP, MISSING, Shards, inner_chunk_context, split_joined
 from omnizarr.concurrency import fork, key_locks
 from omnizarr.concurrency.pool import for_each, in_parallel
 from omnizarr.config import ByteBudget
 from omnizarr.engine import kernel, reference
 from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.errors import OmnizarrError
-from omnizarr.indexing import Plan, Row
-from omnizarr.stores import Range, Versioned, file_root, get_many
+from omnizarr.indexing import Plan, Row, on_grid
+from omnizarr.model import Named
+from omnizarr.stores import Range, Versioned, file_root, get_many, traits
 from omnizarr.stores.byte_ranges import join_ranges
 
 Values: TypeAlias = npt.NDArray[Any]
 Name: TypeAlias = tuple[Any, ...]  # of a store, codecs, key and generation; of a part of a shard
 KEY = 3  # members of a name before the generation
 ENTRY = 512  # bytes that an entry takes besides its values
-WORTH = 2**21  # bytes that the kernel decodes with LZ4 in the time that makes keeping them worth it
-_COSTS = {"gzip": 8, "numcodecs.zlib": 8, "zstd": 4}  # of decoding a byte, as a multiple of LZ4's
+WORTH = 2**20  # bytes of a chunk decoded with LZ4 that is worth keeping
+_COSTS = {
+    "gzip": 32,
+    "numcodecs.zlib": 32,
+    "zstd": 16,
+}  # of decoding a byte, as a multiple of LZ4's
 
 
 class ChunkCache:
@@ -77,6 +85,22 @@ class ChunkCache:
             self._keep(names[i], values)
         return [values for values in found if values is not None]
 
+    def get_all(self, names: Sequence[Name]) -> list[Values] | None:
+        """Return the arrays of all names, or None if one of them is not kept.
+
+        It takes no lock: each step is one operation of a dictionary, with names that it compares
+        without Python code.
+        """
+        kept = self._kept
+        try:
+            found = [kept[name] for name in names]
+            for name in names:
+                kept.move_to_end(name)
+        except KeyError:
+            return None
+        config.count(cache_hits=len(names))
+        return found
+
     def _keep(self, name: Name, values: Values) -> None:
         """Keep an array, which nobody may change from now on."""
         values.flags.writeable = False  # many callers see it
@@ -84,15 +108,15 @@ class ChunkCache:
             return
         with key_locks.locked(key_locks.INTERNAL, ()), self._lock:
             if name in self._kept:
-                self._drop(name)
+                self._forget(name, self._kept.pop(name))
             self._kept[name] = values
             self._keys[name[:KEY]] += 1
             self.nbytes += _cost(values)
             while self.nbytes > self.limit:
-                self._drop(next(iter(self._kept)))
+                self._forget(*self._kept.popitem(last=False))
 
-    def _drop(self, name: Name) -> None:
-        self.nbytes -= _cost(self._kept.pop(name))
+    def _forget(self, name: Name, values: Values) -> None:
+        self.nbytes -= _cost(values)
         self._keys[name[:KEY]] -= 1
         if not self._keys[name[:KEY]]:
             del self._keys[name[:KEY]]
@@ -166,10 +190,86 @@ def suits(cache: ChunkCache, array: BoundArray, plan: Plan, nbytes: int) -> bool
     store = array.chunk_store
     if not isinstance(store, Versioned) or array.data_type.variable or array.codecs_key is None:
         return False
-    if kernel.reads(array) and _decoding_cost(array.first_pipeline) < WORTH:
+    if kernel.reads(array) and not costly(array):
         return False
     size = reference.estimate_fetched(array, nbytes // max(1, plan.count)) + ENTRY
     return plan.count * size <= cache.limit
+
+
+def read_kept(cache: ChunkCache, array: BoundArray, plan: Plan, out: Values) -> bool:
+    """Fill `out` and return True if all chunks that a plan touches are kept, else return False.
+
+    The kernel copies from them, as from chunks without codecs.
+    """
+    layout = _decoded_layout(array)
+    if layout is None or not traits(array.chunk_store).low_latency:
+        return False
+    shape, sharded = cast(Coords, array.grid.regular), array.first_pipeline.sharded
+    shards = None if sharded is None else sharded[0]
+    if shards is not None:
+        inner = shards.inner.spec.shape
+        inner_grid = Grid(tuple(map(RegularAxis, array.grid.array_shape, inner)))
+        plan = on_grid(plan, array.grid, inner_grid)
+    codecs, names, indexes = array.pipeline_key(shape), list[Name | None](), dict[Coords, Any]()
+    for coords in kernel.chunks_of(plan):
+        if shards is None:
+            names.append(_current(cache, array, codecs, coords))
+        else:
+            names.append(_inner_name(cache, array, codecs, shards, coords, indexes))
+        if names[-1] == ():
+            return False
+    chunks = cache.get_all([name for name in names if name is not None])
+    if chunks is None:
+        return False
+    given = (chunk.view(kernel.items[chunk.itemsize]) for chunk in chunks)
+    values = [None if name is None else next(given) for name in names]
+    return kernel.run(layout, plan, values, out) == []
+
+
+def _current(cache: ChunkCache, array: BoundArray, codecs: Hashable, coords: Coords) -> Name:
+    """Return the name of a chunk or shard as it is stored; () if nothing of it is kept."""
+    key = array.key(coords)
+    if not cache.has((array.source, codecs, key)):
+        return ()
+    return array.source, codecs, key, cast(Versioned, array.chunk_store).generation(key)
+
+
+def _inner_name(
+    cache: ChunkCache,
+    array: BoundArray,
+    codecs: Hashable,
+    shards: Shards,
+    coords: Coords,
+    indexes: dict[Coords, tuple[Name, Values]],
+) -> Name | None:
+    """Return the name of an inner chunk; None if it is missing; () if its index is not kept."""
+    both = [divmod(c, n) for c, n in zip(coords, shards.counts, strict=True)]
+    shard, inside = tuple(a for a, _ in both), tuple(b for _, b in both)
+    if shard not in indexes:
+        name = _current(cache, array, codecs, shard)
+        found = cache.get_all([(*name, "index")])
+        if found is None:
+            return ()
+        indexes[shard] = name, found[0]
+    name, index = indexes[shard]
+    entry = index[shards.layout.number(inside)]
+    return None if (entry == MISSING).all() else (*name, inside)
+
+
+def _decoded_layout(array: BoundArray) -> kernel.Layout | None:
+    """Return the description of decoded chunks for the kernel, or None if it refuses them."""
+    if (False, ChunkCache) not in array.layouts:
+        found = None
+        if array.grid.regular and kernel.available() and not array.data_type.variable:
+            pipeline = array.first_pipeline
+            if pipeline.sharded is not None and [*pipeline.axes] == sorted(pipeline.axes):
+                pipeline = pipeline.sharded[0].inner
+            if pipeline.sharded is None:
+                plain = Named("bytes", {"endian": sys.byteorder})
+                capsule = kernel.describe(bind_pipeline((plain,), pipeline.spec), keep_empty=True)
+                found = capsule and kernel.Layout(capsule, 0, ord("/"), False, False, True)
+        array.layouts[False, ChunkCache] = found
+    return cast("kernel.Layout | None", array.layouts[False, ChunkCache])
 
 
 def kept(array: BoundArray, plan: Plan, nbytes: int) -> int | None:
@@ -178,6 +278,11 @@ def kept(array: BoundArray, plan: Plan, nbytes: int) -> int | None:
     if cache is None or not suits(cache, array, plan, nbytes):
         return None
     return sum(cache.has(_name(array, row)) for row in plan.rows())
+
+
+def costly(array: BoundArray) -> bool:
+    """Return True if decoding a chunk takes the kernel long enough to keep it."""
+    return _decoding_cost(array.first_pipeline) >= WORTH
 
 
 def _decoding_cost(pipeline: CodecPipeline) -> int:

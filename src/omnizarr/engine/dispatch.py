@@ -118,9 +118,12 @@ def _read_with_options(
     """Read through the chunk cache, or take note of missing chunks."""
     found = None if missing == "fill" and filled is None else FilledParts(array, missing)
     cache = chunk_cache.current() if found is None else None
-    if cache is not None and chunk_cache.suits(cache, array, plan, out.nbytes):
-        chunk_cache.read(cache, array, plan, out)
-        return
+    if cache is not None:
+        if chunk_cache.read_kept(cache, array, plan, out):
+            return
+        if chunk_cache.suits(cache, array, plan, out.nbytes):
+            chunk_cache.read(cache, array, plan, out)
+            return
     left = kernel.read(array, plan, out, skip_missing=found is not None)
     if left is None:
         reference.read(array, plan, out, found)

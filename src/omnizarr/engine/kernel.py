@@ -199,22 +199,22 @@ def _read_fetched(
         try:
             if size >= LATE and plan.runs and hasattr(array.store, "get_each"):
                 return _decode_each(array, plan, out, layout, skip_missing)
-            values = get_many(array.store, [(array.key(c), None) for c in _coords(plan)])
+            values = get_many(array.store, [(array.key(c), None) for c in chunks_of(plan)])
             if None in values:
                 array.note_missing()
         except OmnizarrError:
             return None  # asking for each chunk on its own shows which one it is
         found = [None if v is None else bytes(v) for v in values]
         began = perf_counter()
-        left = _run(layout, plan, found, out, skip_missing=skip_missing)
+        left = run(layout, plan, found, out, skip_missing=skip_missing)
         config.count(decode_seconds=perf_counter() - began)
         return left
 
 
-def _run(
+def run(
     layout: Layout,
     plan: Plan,
-    values: list[bytes | None] | None,
+    values: list[Any] | None,
     data: npt.NDArray[Any],
     root: bytes = b"",
     prefix: bytes = b"",
@@ -307,7 +307,7 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] |
             # place stays in the old folder.
             if watch.metadata.rpartition(b"/")[0] + b"/" == root + prefix:
                 root, prefix = root + prefix, b""
-    left = _run(layout, plan, values, value, root, prefix, known, writing=True)
+    left = run(layout, plan, values, value, root, prefix, known, writing=True)
     if left is not None and values is not None:
         _store_values(array, plan, values, left)
     return left
@@ -317,7 +317,7 @@ def _values(array: BoundArray, plan: Plan) -> list[bytes | None] | None:
     """Return the values of the chunks touched from a store in memory; None if not all are bytes."""
     store: Any = array.store
     found = store.direct_values
-    values = [found.get(array.key(coords)) for coords in _coords(plan)]
+    values = [found.get(array.key(coords)) for coords in chunks_of(plan)]
     return values if all(v is None or type(v) is bytes for v in values) else None
 
 
@@ -327,7 +327,7 @@ def _store_values(
     """Store what the kernel made of the values; None erases a chunk of fill values."""
     skipped = set(left)
     with array.publishing():
-        for number, (coords, value) in enumerate(zip(_coords(plan), values, strict=True)):
+        for number, (coords, value) in enumerate(zip(chunks_of(plan), values, strict=True)):
             if number in skipped:
                 continue
             if value is None:
@@ -347,7 +347,7 @@ class _Items(dict[int, np.dtype[Any]]):
 items = _Items()
 
 
-def _coords(plan: Plan) -> Iterable[tuple[int, ...]]:
+def chunks_of(plan: Plan) -> Iterable[tuple[int, ...]]:
     """Return the coordinates of each chunk touched, in the order of rows."""
     if isinstance(plan, PointPlan):
         return map(tuple, plan.coords.tolist())

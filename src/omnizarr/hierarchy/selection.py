@@ -165,6 +165,7 @@ class Selectable(Shaped, Generic[S]):
             and settings.trace is None
             and self._missing == "fill"
             and self._config.order == "C"
+            and (settings.chunk_cache is None or not engine.costly(array))
         ):
             values = engine.read_small(array.small, selection, watch.metadata, watch.identity)
             if values is not None:

@@ -8,6 +8,7 @@ from omnizarr.indexing.selection import (
     axis_plan,
     block_plan,
     everything,
+    on_grid,
     plan,
     point_plan,
 )

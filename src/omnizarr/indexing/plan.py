@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.chunk_grids import AxisIntersection, Grid, Integers, intersect
+from omnizarr.chunk_grids import AxisIntersection, Grid, GridAxis, Integers, intersect
 
 Part: TypeAlias = "slice | Integers"
 AxisRow: TypeAlias = "tuple[int, slice, Integers | None, Part, bool]"
@@ -56,6 +56,13 @@ class ListedAxisPlan:
 
     def __len__(self) -> int:
         return len(self.chunk)
+
+    def positions(self, axis: GridAxis) -> Integers:
+        """Return the positions in the order of the result."""
+        starts = np.repeat(axis.start(self.chunk), np.diff(self.begin))
+        found = np.empty_like(self.inner)
+        found[self.outer] = starts + self.inner
+        return found
 
     def rows(self) -> list[AxisRow]:
         """Return each chunk's index, box, pick from the box, part of the result, and False."""
@@ -115,12 +122,13 @@ class ProductPlan:
 
     def chunks(self) -> Iterator[tuple[int, ...]]:
         """Yield the coordinates of every chunk touched, in the order of rows."""
-        runs = [p for p in self.parts if isinstance(p, Run) and p.step == 1 and p.size]
-        if len(runs) < len(self.parts):
-            return itertools.product(*(axis.chunk.tolist() for axis in self.axes))
-        first = (a.chunk_of(p.start) for a, p in zip(self.grid.axes, runs, strict=True))
-        ends = zip(first, self.last_chunk, strict=True)
-        return itertools.product(*(range(a, b + 1) for a, b in ends))
+        spans: list[range] = []
+        for part, axis in zip(self.parts, self.grid.axes, strict=True):
+            if not isinstance(part, Run) or part.step != 1 or not part.size:
+                return itertools.product(*(axis.chunk.tolist() for axis in self.axes))
+            last = axis.chunk_of(part.start + part.size - 1)
+            spans.append(range(axis.chunk_of(part.start), last + 1))
+        return itertools.product(*spans)
 
     @property
     def last_chunk(self) -> tuple[int, ...]:
@@ -198,6 +206,15 @@ class PointPlan:
     def count(self) -> int:
         """The number of chunks touched."""
         return len(self.coords)
+
+    def positions(self, grid: Grid) -> Integers:
+        """Return the position of each point along each axis, in the order of the result."""
+        starts = [a.start(c) for a, c in zip(grid.axes, self.coords.T, strict=True)]
+        found = np.empty_like(self.inner)
+        found[:, self.outer] = self.inner
+        if starts:
+            found[:, self.outer] += np.repeat(starts, np.diff(self.begin), axis=1)
+        return found
 
     def rows(self) -> Iterator[Row]:
         """Yield every chunk touched."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import EllipsisType
 from typing import Any, TypeAlias, cast
 
@@ -129,6 +129,17 @@ def point_plan(grid: Grid, selection: Any) -> PointPlan:
     found, begin = np.unique(numbers[order], return_index=True)
     coords = np.stack(np.unravel_index(found, grid.shape), axis=1).astype(np.int64)
     return PointPlan(coords, np.append(begin, count), np.stack(inner)[:, order], order, shape)
+
+
+def on_grid(plan: Plan, old: Grid, new: Grid) -> Plan:
+    """Return the plan that fills the same result from the chunks of another grid."""
+    if isinstance(plan, PointPlan):
+        return replace(point_plan(new, tuple(plan.positions(old))), shape=plan.shape)
+    parts = tuple(
+        part if isinstance(part, Run) else _listed(there, part.positions(here))
+        for part, here, there in zip(plan.parts, old.axes, new.axes, strict=True)
+    )
+    return replace(plan, grid=new, parts=parts)
 
 
 def point_positions(
