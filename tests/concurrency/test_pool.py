@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -26,7 +25,6 @@ from omnizarr.concurrency.pool import (
     in_parallel,
     interruptible,
     is_abandoned,
-    run_coroutine,
     run_on_threads,
 )
 from omnizarr.errors import StoreError
@@ -216,25 +214,6 @@ def test_threads_that_finish_while_others_are_handed_calls_do_not_wait_for_each_
     finally:
         sys.setswitchinterval(interval)
     assert not any(each.is_alive() for each in callers)
-
-
-# Coroutines
-
-
-def test_an_interrupt_is_raised_when_the_cancelled_coroutine_has_ended() -> None:
-    begun, ended = threading.Event(), threading.Event()
-
-    async def work() -> None:
-        begun.set()
-        try:
-            await asyncio.sleep(60)
-        finally:
-            await asyncio.sleep(0.2)
-            ended.set()
-
-    with interrupted_after(begun):
-        run_coroutine(work())
-    assert ended.is_set()
 
 
 # The budget

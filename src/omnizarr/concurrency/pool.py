@@ -1,4 +1,4 @@
-"""Threads: helpers of one call, a pool for requests, which mostly wait, a loop for coroutines.
+"""Threads: helpers of one call, and a pool for requests, which mostly wait.
 
 An error of one call drops those that have not begun and is raised when the others have ended, so
 that the caller may close what they use. An interrupt (Ctrl-C) waits for calls that may take long,
@@ -21,7 +21,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -432,51 +432,11 @@ def abandoned_when(*ended: Callable[[], bool]) -> Iterator[None]:
         _request.ends = before
 
 
-# Coroutines
-
-
-def run_coroutine(work: Coroutine[Any, Any, R]) -> R:
-    """Return the result of a coroutine; the caller's own event loop has no part in it.
-
-    One loop in a thread of its own serves all. An interrupt cancels the coroutine, and waits for it
-    to end for `INTERRUPT_WAIT`.
-    """
-    import asyncio  # noqa: PLC0415 - slow, and only needed by libraries that have coroutines
-
-    global _loop
-    with _loop_lock:
-        if _loop is None:
-            loop = asyncio.new_event_loop()
-            if not start_thread(loop.run_forever, "omnizarr-loop"):
-                raise RuntimeError("cannot start a thread for an event loop")
-            _loop = loop
-    ended = threading.Event()
-
-    async def whole() -> R:
-        try:
-            return await work
-        finally:
-            ended.set()
-
-    future = asyncio.run_coroutine_threadsafe(whole(), _loop)
-    try:
-        return future.result()
-    except BaseException:  # of the coroutine, or of a signal handler
-        if not future.done():
-            future.cancel()
-            ended.wait(INTERRUPT_WAIT)
-        raise
-
-
-_loop: Any = None  # a forked child, which has no thread that runs it, makes its own
-_loop_lock = fork.lock()
-
-
 def _reset() -> None:
-    global _used, _counted, _loop
+    global _used, _counted
     _used, _counted = _Used(), _CountedThread()
     _job_slots.clear()
-    _request.pool, _loop = None, None
+    _request.pool = None
 
 
 fork.on_fork(in_child=_reset)

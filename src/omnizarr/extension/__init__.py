@@ -25,7 +25,6 @@ from omnizarr.concurrency.pool import (
     ThreadPool,
     for_each,
     in_parallel,
-    run_coroutine,
     start_thread,
     task_of,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +21,14 @@ from zarr.testing.store import StoreTests as TheirStoreTests
 
 import omnizarr as oz
 from omnizarr import stores
-from omnizarr.concurrency.pool import run_coroutine
 from omnizarr.errors import StoreError
-from omnizarr.interop.zarr.zarr_python import OmnizarrStore, ZarrPythonStore, from_zarr, to_zarr
+from omnizarr.interop.zarr.zarr_python import (
+    OmnizarrStore,
+    ZarrPythonStore,
+    from_zarr,
+    run_coroutine,
+    to_zarr,
+)
 from omnizarr.stores import LocalStore, MemoryStore, Store
 from omnizarr.stores.sqlite import SQLiteStore
 from omnizarr.stores.zip import ZipStore
@@ -38,6 +44,7 @@ from omnizarr.testing.stores import (
     StoreTests,
     WritableTests,
 )
+from tests.concurrency.test_pool import interrupted_after
 
 
 def wrapped(kind: str) -> Any:
@@ -404,3 +411,19 @@ def test_an_error_of_a_partial_read_is_raised_but_not_one_of_a_range_beyond_the_
     assert store.get("a", stores.Range(3, 9)) == b"45"
     with pytest.raises(StoreError, match="connection was lost"):
         store.get("a", stores.Range(1, 2))
+
+
+def test_an_interrupt_is_raised_when_the_cancelled_coroutine_has_ended() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.2)
+            ended.set()
+
+    with interrupted_after(begun):
+        run_coroutine(work())
+    assert ended.is_set()

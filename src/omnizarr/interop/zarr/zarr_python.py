@@ -7,8 +7,10 @@ zarr-python.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import os
+import threading
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,10 +33,11 @@ from omnizarr.extension import (
     by_name,
     check_prefix,
     erase_prefix,
+    fork,
     is_metadata,
     list_prefix,
     redact_urls,
-    run_coroutine,
+    start_thread,
     stores,
 )
 from omnizarr.interop.zarr.stores import OmnizarrStore
@@ -54,6 +57,7 @@ T = TypeVar("T")
 identity = stores.identity
 
 _MAX_CONCURRENT = 64
+INTERRUPT_WAIT = 1.0  # seconds that an interrupt waits for a coroutine to end
 # Storage options, and the parameters of `Repository.readonly_session` that they are.
 _REFERENCES = {"branch": "branch", "tag": "tag", "snapshot": "snapshot_id"}
 _BUCKETS = {
@@ -484,3 +488,50 @@ def _for_listing(store: abc.Store) -> abc.Store:
 
 async def _collect(names: AsyncIterator[str]) -> Names:
     return [name async for name in names]
+
+
+# Coroutines
+
+
+def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine; the caller's own event loop has no part in it.
+
+    One loop in a thread of its own serves all. An interrupt cancels the coroutine, and waits for it
+    to end for `INTERRUPT_WAIT`.
+    """
+    global _loop
+    with _loop_lock:
+        if _loop is None:
+            loop = asyncio.new_event_loop()
+            if not start_thread(loop.run_forever, "omnizarr-loop"):
+                raise RuntimeError("cannot start a thread for an event loop")
+            _loop = loop
+    ended = threading.Event()
+
+    async def whole() -> T:
+        try:
+            return await work
+        finally:
+            ended.set()
+
+    future = asyncio.run_coroutine_threadsafe(whole(), _loop)
+    try:
+        return future.result()
+    except BaseException:  # of the coroutine, or of a signal handler
+        if not future.done():
+            future.cancel()
+            ended.wait(INTERRUPT_WAIT)
+        raise
+
+
+_loop: asyncio.AbstractEventLoop | None = None
+_loop_lock = fork.lock()
+
+
+def _forget_loop() -> None:
+    """Let a forked child, which has no thread that runs the loop, make its own."""
+    global _loop
+    _loop = None
+
+
+fork.on_fork(in_child=_forget_loop)
