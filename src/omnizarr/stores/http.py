@@ -32,8 +32,6 @@ from omnizarr.concurrency.retry import (
 from omnizarr.errors import InvalidArgument, StoreError, descriptor_shortage, known_names
 from omnizarr.stores import curl, identity, tracing
 from omnizarr.stores.base import (
-    Bytes,
-    Closeable,
     Range,
     Requests,
     Traits,
@@ -45,7 +43,7 @@ from omnizarr.stores.base import (
 )
 from omnizarr.stores.byte_ranges import Speed, fetch_together
 from omnizarr.stores.object import obstore
-from omnizarr.stores.operations import check_key, check_writable
+from omnizarr.stores.operations import NeverWritten, check_key
 
 _PLAIN = re.compile(r"[A-Za-z0-9._/-]+")  # in which nothing is quoted
 _WHOLE: dict[str, Any] = {"range": {"offset": 0}}  # which shows that a value is whole
@@ -56,10 +54,9 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SECRETS = ("authorization", "cookie")  # headers that other servers do not get
 
 
-class HTTPStore(Closeable):
+class HTTPStore(NeverWritten):
     """The values of a web server below a URL."""
 
-    read_only = True
     traits = Traits(to_write="use another store: this is a web server")
 
     def __init__(
@@ -181,14 +178,6 @@ class HTTPStore(Closeable):
 
     def generation(self, key: str) -> str | None:
         return _generation(self._value(key, None, "HEAD")[1])
-
-    # Not offered
-
-    def set(self, key: str, value: Bytes) -> None:
-        check_writable(self)
-
-    def erase(self, key: str) -> None:
-        check_writable(self)
 
     # Requests
 
@@ -389,17 +378,13 @@ def _validator(headers: Mapping[str, str]) -> str | None:
     """
     tag, modified = headers.get("etag"), headers.get("last-modified")
     if modified is None:
-        return str(tag) if tag else None
+        return tag or None
     try:
         date = _date(headers.get("date", ""))
         strong = (date - _date(modified)).total_seconds() >= _STABLE
     except (TypeError, ValueError):
         strong = False
-    return _marked(str(tag) if tag else f"modified {modified}", strong)
-
-
-def _marked(validator: str, strong: bool) -> str:
-    plain = validator.removeprefix("W/")
+    plain = (tag or f"modified {modified}").removeprefix("W/")
     return plain if strong else f"W/{plain}"
 
 

@@ -26,6 +26,7 @@ from omnizarr.model.paths import is_ours
 from omnizarr.stores import leases
 from omnizarr.stores.base import (
     Bytes,
+    Closeable,
     Entry,
     GetMany,
     HasSizes,
@@ -420,6 +421,19 @@ def check_writable(store: Store) -> None:
     if store.read_only:
         how = traits(store).to_write or "open it with mode 'r+' or 'a'"
         raise ReadOnly(f"{store!r} is read-only; to write, {how}")
+
+
+class NeverWritten(Closeable):
+    """Base of stores that nothing can be written to: their `traits` say what to do instead."""
+
+    read_only = True
+    get: Any
+
+    def set(self, key: str, value: Bytes) -> None:
+        check_writable(self)
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
 
 
 def is_key(text: str) -> bool:

@@ -11,8 +11,6 @@ from typing import Any, TypeAlias
 from omnizarr.bulk.view_as.nodes import Coords, Nodes, ViewedArray
 from omnizarr.errors import InvalidArgument
 from omnizarr.extension import (
-    Bytes,
-    Closeable,
     StorageIdentity,
     Store,
     by_name,
@@ -70,10 +68,9 @@ def view_as(
     return ViewStore(inner, zarr_format, start)
 
 
-class ViewStore(Closeable):
+class ViewStore(stores.operations.NeverWritten):
     """A hierarchy of another store, as version 2 or 3 has it; see `view_as`."""
 
-    read_only = True
     # Only of a store that can list its keys.
     list: Callable[[], Iterator[str]]
     list_prefix: Callable[[str], Iterator[str]]
@@ -248,14 +245,6 @@ class ViewStore(Closeable):
         if array is not None:
             yield from map(array.target.key, array.list_chunks())
 
-    # Writing
-
-    def set(self, key: str, value: Bytes) -> None:
-        stores.check_writable(self)
-
-    def erase(self, key: str) -> None:
-        stores.check_writable(self)
-
     # What a store is
 
     @property
@@ -266,9 +255,7 @@ class ViewStore(Closeable):
 
     def close(self) -> None:
         """Close the store below, if it can be closed."""
-        close = getattr(self.inner, "close", None)
-        if close is not None:
-            close()
+        stores.wrappers.close_store(self.inner)
 
     def identity(self, prefix: str = "") -> StorageIdentity:
         """Return the identity of the storage that the view is made from."""
@@ -278,11 +265,8 @@ class ViewStore(Closeable):
         """Return what the values depend on, besides the store below."""
         return self.zarr_format, self.path
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ViewStore) and self.__reduce__() == other.__reduce__()
-
-    def __hash__(self) -> int:
-        return hash((self.zarr_format, self.path))
+    def _values_at(self) -> tuple[Any, ...]:
+        return self.__reduce__()
 
     def __repr__(self) -> str:
         at = f" at {paths.show(self.path)}" if self.path else ""

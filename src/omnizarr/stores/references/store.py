@@ -21,7 +21,6 @@ from omnizarr import config
 from omnizarr.errors import InvalidArgument, NodeNotFound, StoreError, TargetError
 from omnizarr.stores import identity, operations
 from omnizarr.stores.base import (
-    Bytes,
     ListedStore,
     Names,
     Range,
@@ -38,7 +37,7 @@ from omnizarr.stores.base import (
 )
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.local.store import LocalStore
-from omnizarr.stores.operations import check_key, check_prefix, check_writable, is_key
+from omnizarr.stores.operations import NeverWritten, check_key, check_prefix, is_key
 from omnizarr.stores.references import PREFIX, SCHEME
 from omnizarr.stores.references.document import (
     ZMETADATA,
@@ -235,7 +234,7 @@ def shown_url(text: str) -> str:
     return redact_url(text) if "://" in text else text
 
 
-class ReferenceStore(ListedStore):
+class ReferenceStore(NeverWritten, ListedStore):
     """The keys of kerchunk references.
 
     `references` is the path or URL of a JSON file, or of a folder of Parquet files, or a dictionary
@@ -245,7 +244,6 @@ class ReferenceStore(ListedStore):
     ``{"s3": {"anonymous": True}}``, and `storage_options` those of the references themselves.
     """
 
-    read_only = True
     traits = Traits(
         to_write="copy the data: omnizarr convert REFERENCES NEW.zarr; references are never written"
     )
@@ -377,14 +375,6 @@ class ReferenceStore(ListedStore):
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         check_prefix(prefix)
         return self._references.list_dir(prefix)
-
-    # Writing
-
-    def set(self, key: str, value: Bytes) -> None:
-        check_writable(self)
-
-    def erase(self, key: str) -> None:
-        check_writable(self)
 
     # What it is
 
