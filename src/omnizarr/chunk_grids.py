@@ -25,17 +25,6 @@ from omnizarr.model import Named
 from omnizarr.model.fields import Fields
 from omnizarr.model.node import check_members, invalid
 
-__all__ = [
-    "AxisIntersection",
-    "Grid",
-    "GridAxis",
-    "ListedAxis",
-    "RegularAxis",
-    "bind",
-    "covering",
-    "intersect",
-]
-
 MAX_RUN = 2**26  # chunks along one axis in one intersection: a few GiB of columns
 MAX_CHUNKS_PER_AXIS = 2**27
 Integers: TypeAlias = npt.NDArray[np.int64]

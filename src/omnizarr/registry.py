@@ -11,7 +11,6 @@ consulted only for unknown names.
 from __future__ import annotations
 
 import importlib
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +25,7 @@ from omnizarr.errors import (
     StoreError,
     UnknownExtension,
     WrongType,
+    descriptor_shortage,
     did_you_mean,
     known_names,
 )
@@ -248,10 +248,8 @@ def _installed(package: str) -> bool:
 
 def _check_descriptors(what: str) -> None:
     """Raise if no file can be opened, since installed modules would then seem to be missing."""
-    try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
-    except OSError as e:
-        raise StoreError(f"cannot load {what!r}: {e.strerror or e}") from e
+    if reason := descriptor_shortage():
+        raise StoreError(f"cannot load {what!r}: {reason}")
 
 
 def lookup(kind: Kind, name: str, where: str = "") -> Any:

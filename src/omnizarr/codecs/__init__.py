@@ -84,7 +84,7 @@ for _target, _names in {
     "cast_value:CastValue": "cast_value",
     "scale_offset:ScaleOffset": "scale_offset",
     "sharding:ShardingIndexed": "sharding_indexed",
-    "numcodecs:Numcodecs": "numcodecs.*",
+    "numcodecs": "numcodecs.*",  # all that have no class of their own
     "numcodecs:OnBytes": "filter-on-bytes",
     "extensions.zfp:Zfp": "zfp zarrs.zfp",
     "extensions.zfp:Zfpy": "numcodecs.zfpy",

@@ -70,12 +70,6 @@ def bind(named: Named) -> Codec:
     return NumcodecsBytes(named.name, codec)
 
 
-class Numcodecs:
-    """All ``numcodecs.<id>`` that have no class of their own."""
-
-    bind = staticmethod(bind)
-
-
 class OnBytes:
     """``filter-on-bytes``: a filter that sees the bytes of the step before as items of its type.
 

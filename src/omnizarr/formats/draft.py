@@ -245,7 +245,7 @@ class V3Draft(Format):
             doc: dict[str, Any] = {"attributes": dict(node.attributes)}
         else:
             doc = self._array_document(self.adapt(node))
-        text = dump(self.encoding, doc)
+        text = dumps(doc, indent=4) if self.encoding is None else self.encoding.encode(doc)
         is_array = isinstance(node, ArrayModel)
         return {
             array_key: text if is_array else None,
@@ -422,8 +422,3 @@ def load(encoding: MetadataEncoding | None, data: bytes, key: str) -> dict[str, 
         message = f"expected an object, got {kind_of(document)}"
         raise InvalidMetadata(f"{key!r}: {message}", (Problem(key, "", message),))
     return document
-
-
-def dump(encoding: MetadataEncoding | None, document: dict[str, Any]) -> bytes:
-    """Encode a metadata document."""
-    return dumps(document, indent=4) if encoding is None else encoding.encode(document)

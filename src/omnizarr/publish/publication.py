@@ -69,12 +69,9 @@ class DeferredMetadataStore:
         return value if value is None or range is None else range.of(value)
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
-        asked = [(request, self._is_mine(request[0])) for request in requests]
+        asked = [(each, each[0] == self.hidden or self.is_metadata(each[0])) for each in requests]
         others = iter(stores.get_many(self.inner, [request for request, mine in asked if not mine]))
         return [self.get(*request) if mine else next(others) for request, mine in asked]
-
-    def _is_mine(self, key: str) -> bool:
-        return key == self.hidden or self.is_metadata(key)
 
     def set(self, key: str, value: Bytes) -> None:
         stores.check_writable(self)

@@ -100,14 +100,6 @@ def reason_of(error: Exception) -> str:
     return f"{line} ({code[1]})" if code is not None else line
 
 
-def _shortage() -> str:
-    """Return why there is no file descriptor, or ""; those of idle connections are freed."""
-    found = descriptor_shortage()
-    if found:
-        curl.close_idle()
-    return found
-
-
 T = TypeVar("T")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "AccountIsDisabled")
 _TOO_SHORT = "but object was only"  # obstore's message for a value that ends earlier
@@ -570,8 +562,9 @@ class ObjectStore(ListedStore):
 
     def _refuse(self, error: Exception) -> NoReturn:
         status, reason = status_of(error), reason_of(error)
-        if status is None:
-            reason = _shortage() or reason
+        if status is None and (shortage := descriptor_shortage()):
+            curl.close_idle()  # which frees some
+            reason = shortage
         errors = obstore.library().exceptions
         if status in (401, 403) or isinstance(
             error, (errors.PermissionDeniedError, errors.UnauthenticatedError)
