@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
+from omnizarr.engine import kernel
 from tests.conformance.shards import raw
 from tests.engine.test_reference import needs_kernel
 
@@ -149,3 +150,26 @@ def test_damage_that_a_write_meets_is_an_error_and_nothing_is_stored(
     with pytest.raises(oz.ChunkError, match="c/0/0"):
         array[5:8, 10:90] = 7
     assert path.read_bytes() == damaged
+
+
+@given(
+    data=st.binary(min_size=1, max_size=30_000),
+    cname=st.sampled_from(["lz4", "lz4hc", "zstd", "snappy"]),
+    shuffle=st.sampled_from(["noshuffle", "shuffle", "bitshuffle"]),
+    after=st.sampled_from([(), ("crc32c",)]),
+)
+def test_blocks_encoded_by_several_threads_give_the_bytes_of_one(
+    data: bytes, cname: str, shuffle: str, after: tuple[str, ...]
+) -> None:
+    values = np.resize(np.frombuffer(data, "u1"), DATA.nbytes).view("f4").reshape(SHAPE)
+    stored = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(kernel, "SMALL", 64)  # for the small chunk of this test
+        for threads in (1, 4):
+            store = oz.storage.MemoryStore()
+            array = array_of(store, *after, cname=cname, shuffle=shuffle)
+            with oz.configure(threads=threads):
+                array[...] = values
+            stored.append(store.values)
+            assert array[...].tobytes() == values.tobytes()
+    assert stored[0] == stored[1]

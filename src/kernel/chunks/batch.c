@@ -3,9 +3,8 @@
 #include "chunks/read.h"
 #include "chunks/shards.h"
 #include "chunks/write.h"
+#include "codecs/threads.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -86,6 +85,7 @@ oz_status oz_batch_prepare(oz_batch *batch, int *threads, int64_t min_bytes) {
     if (__builtin_mul_overflow(batch->rows, batch->slices, &total)) return OZ_UNSUPPORTED;
     if (total < useful) *threads = (int)total;
     batch->threads = *threads;
+    batch->helpers = *threads ? useful / *threads - 1 : 0;
     batch->statuses = calloc(rows + 1, sizeof *batch->statuses);
     return batch->statuses ? OZ_OK : OZ_NO_MEMORY;
 }
@@ -124,6 +124,7 @@ static void work(oz_batch *batch, oz_interrupted *interrupted) {
     oz_workspace *workspace = oz_workspace_take(); /* owned: given back below */
     struct timespec last;
     clock_gettime(CLOCK_MONOTONIC, &last);
+    if (workspace) workspace->helpers = batch->helpers;
     int64_t total = batch->rows * batch->slices;
     int64_t n = 0, left = 0;
     for (; !atomic_load(&batch->stop); n++, left--) {
@@ -144,20 +145,11 @@ static void *thread_main(void *batch) {
     return NULL;
 }
 
-/* The new threads block all signals: those are left to Python's own threads. */
 void oz_batch_run(oz_batch *batch, int threads, oz_interrupted *interrupted) {
-    pthread_t started[OZ_MAX_THREADS];
-    sigset_t all, before;
-    int count = 0;
-    if (threads > 1) {
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        for (; count < threads - 1; count++)
-            if (pthread_create(&started[count], NULL, thread_main, batch) != 0) break;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-    }
+    oz_threads others;
+    oz_threads_start(&others, threads - 1, thread_main, batch);
     work(batch, interrupted);
-    for (int i = 0; i < count; i++) pthread_join(started[i], NULL);
+    oz_threads_join(&others);
 }
 
 void oz_batch_free(oz_batch *batch) {

@@ -4,8 +4,6 @@
 
 #include "rows/rows.h"
 
-#define OZ_MAX_THREADS 64
-
 /* Called by the calling thread now and then; returns 1 where the batch has to stop. */
 typedef int oz_interrupted(oz_batch *batch);
 

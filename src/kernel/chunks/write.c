@@ -93,8 +93,9 @@ typedef struct {
     int64_t planes; /* at once */
 } plane_copier;
 
-/* Copy some planes to workspace->decoded; return the number of bytes. */
-static int64_t copy_planes(const plane_copier *copier, int64_t first, int64_t planes) {
+/* Copy some planes to `target`; return the number of bytes. */
+static int64_t copy_planes(const plane_copier *copier, int64_t first, int64_t planes,
+                           unsigned char *target) {
     const oz_pipeline *pipeline = copier->batch->pipeline;
     const int64_t *strides = copier->batch->strides;
     int axis = (int)pipeline->permutation[0];
@@ -102,7 +103,7 @@ static int64_t copy_planes(const plane_copier *copier, int64_t first, int64_t pl
     memcpy(count, copier->row->count, sizeof *count * (size_t)pipeline->ndim);
     count[axis] = planes < count[axis] - first ? planes : count[axis] - first;
     oz_copy_box(pipeline, count, copier->array + first * strides[axis], strides,
-                copier->workspace->decoded.data, pipeline->strides);
+                target, pipeline->strides);
     return count[axis] * pipeline->strides[axis];
 }
 
@@ -111,19 +112,22 @@ static int is_stored(const plane_copier *copier) {
     const oz_pipeline *pipeline = copier->batch->pipeline;
     int64_t all = pipeline->shape[pipeline->permutation[0]];
     int stored = pipeline->keep_empty;
+    unsigned char *decoded = copier->workspace->decoded.data; /* borrowed from the workspace */
     for (int64_t n = 0; n < all && !stored; n += copier->planes) {
-        int64_t size = copy_planes(copier, n, copier->planes);
-        stored = !oz_is_fill(pipeline, copier->workspace->decoded.data, size);
+        int64_t size = copy_planes(copier, n, copier->planes, decoded);
+        stored = !oz_is_fill(pipeline, decoded, size);
     }
     return stored;
 }
 
-static const unsigned char *get_planes(oz_block_source *source, size_t at, size_t size) {
+static const unsigned char *get_planes(oz_block_source *source, oz_workspace *workspace, size_t at,
+                                       size_t size) {
     const plane_copier *copier = (const plane_copier *)source;
     const oz_pipeline *pipeline = copier->batch->pipeline;
-    unsigned char *decoded = copier->workspace->decoded.data; /* borrowed from the workspace */
+    if (oz_buffer_reserve(&workspace->decoded, size)) return NULL;
+    unsigned char *decoded = workspace->decoded.data; /* borrowed from the workspace */
     int64_t plane = pipeline->strides[pipeline->permutation[0]];
-    copy_planes(copier, (int64_t)at / plane, (int64_t)size / plane);
+    copy_planes(copier, (int64_t)at / plane, (int64_t)size / plane, decoded);
     if (pipeline->swap) oz_swap_bytes(decoded, (int64_t)size, pipeline->swap);
     return decoded;
 }
@@ -156,7 +160,7 @@ static oz_status write_planes(oz_batch *batch, const plane_copier *copier) {
     int stored = is_stored(copier);
     oz_output_start(&output, copier->row);
     for (int64_t n = 0; n < all && stored && !status; n += copier->planes) {
-        int64_t size = copy_planes(copier, n, copier->planes);
+        int64_t size = copy_planes(copier, n, copier->planes, decoded);
         if (pipeline->swap) oz_swap_bytes(decoded, size, pipeline->swap);
         status = oz_output_write(batch, &output, (oz_bytes){decoded, (size_t)size}, at);
         at += (size_t)size;
@@ -172,8 +176,9 @@ typedef struct {
     size_t first, end;            /* the blocks that are changed */
 } block_changer;
 
-static const unsigned char *get_changed(oz_block_source *source, size_t at, size_t size) {
-    (void)size;
+static const unsigned char *get_changed(oz_block_source *source, oz_workspace *workspace,
+                                        size_t at, size_t size) {
+    (void)workspace, (void)size;
     return ((const block_changer *)source)->decoded + at;
 }
 

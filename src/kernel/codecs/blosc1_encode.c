@@ -7,8 +7,10 @@
 #include "codecs/codecs.h"
 
 #include "codecs/bundled.h"
+#include "codecs/threads.h"
 
 #include <blosc2.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* Compress one block. Return the size of the stream, or 0 where it would not be smaller. */
@@ -93,55 +95,113 @@ oz_status oz_blosc1_get_stream(oz_bytes buffer, size_t number, size_t size, oz_b
     return OZ_OK;
 }
 
+/* What the threads that encode the blocks of one buffer share. */
+typedef struct {
+    const oz_step *step;
+    oz_block_source *source; /* borrowed from the caller of oz_blosc1_encode_blocks */
+    size_t total, block, count;
+    unsigned char *slots; /* borrowed from a workspace: room for each encoded block */
+    atomic_size_t next;   /* the next block to take */
+    atomic_int failed;    /* an oz_status */
+} block_encoder;
+
+/* Write a block behind its length; set its size, 0 where it does not fit into `room`. */
+static oz_status put_block(const block_encoder *encoder, oz_workspace *workspace, size_t number,
+                           unsigned char *out, size_t room, size_t *size) {
+    oz_block_source *source = encoder->source;
+    const oz_step *step = encoder->step;
+    size_t at = number * encoder->block, left = encoder->total - at;
+    size_t n = left < encoder->block ? left : encoder->block;
+    int shuffle = shuffle_of(step);
+    oz_bytes stored = {NULL, 0};
+    *size = 0;
+    if (source->get_stream && source->get_stream(source, number, n, &stored)) return OZ_INVALID;
+    if (stored.data) {
+        if (stored.size >= room) return OZ_OK;
+        memcpy(out, stored.data, stored.size);
+        *size = stored.size;
+        return OZ_OK;
+    }
+    if (shuffle && oz_buffer_reserve(&workspace->blosc_filter, encoder->block)) return OZ_NO_MEMORY;
+    const unsigned char *from = source->get(source, workspace, at, n);
+    if (from)
+        from = shuffled(shuffle, type_of(step), (oz_bytes){from, n}, workspace->blosc_filter.data);
+    if (!from) return OZ_INVALID;
+    if (room <= 4) return OZ_OK;
+    room -= 4;
+    size_t got = n > 1 ? encode_block(step, workspace, (oz_bytes){from, n}, out + 4, room) : 0;
+    if (got == 0) { /* uncompressed, which readers see by its length */
+        if (n > room) return OZ_OK;
+        got = n;
+        memcpy(out + 4, from, n);
+    }
+    oz_put_u32(out, (uint32_t)got);
+    *size = 4 + got;
+    return OZ_OK;
+}
+
+static size_t slot_size(const block_encoder *encoder) { return encoder->block + 8; }
+
+/* Encode blocks into their slots until there are none left. */
+static void encode_slots(block_encoder *encoder, oz_workspace *workspace) {
+    size_t slot = slot_size(encoder), i, size;
+    while ((i = atomic_fetch_add(&encoder->next, 1)) < encoder->count) {
+        unsigned char *out = encoder->slots + i * slot;
+        oz_status status = put_block(encoder, workspace, i, out, slot, &size);
+        if (status) atomic_store(&encoder->failed, status);
+    }
+}
+
+static void *encode_on_thread(void *encoder) {
+    oz_workspace *workspace = oz_workspace_take(); /* owned: given back below */
+    if (!workspace) return NULL;
+    encode_slots(encoder, workspace);
+    oz_workspace_give(workspace);
+    return NULL;
+}
+
+/* Encode all blocks with several threads. */
+static oz_status encode_together(block_encoder *encoder, oz_workspace *workspace) {
+    if (oz_buffer_reserve(&workspace->between, encoder->count * slot_size(encoder)))
+        return OZ_NO_MEMORY;
+    encoder->slots = workspace->between.data;
+    oz_threads threads;
+    oz_threads_start(&threads, workspace->helpers, encode_on_thread, encoder);
+    encode_slots(encoder, workspace);
+    oz_threads_join(&threads);
+    return (oz_status)atomic_load(&encoder->failed);
+}
+
 oz_status oz_blosc1_encode_blocks(const oz_step *step, oz_workspace *workspace,
                                   oz_block_source *source, size_t total, unsigned char *out,
                                   size_t *size) {
     if (step->compressor == OZ_BLOSC_OTHER) return OZ_UNSUPPORTED;
-    int type = type_of(step), shuffle = shuffle_of(step);
     size_t block = oz_blosc1_choose_block(step, total);
     size_t count = total ? (total + block - 1) / block : 0;
+    block_encoder encoder = {
+        .step = step, .source = source, .total = total, .block = block, .count = count};
     put_header(step, total, out);
     unsigned char *table = out + OZ_BLOSC_HEADER;
     size_t at = OZ_BLOSC_HEADER + 4 * count, limit = OZ_BLOSC_HEADER + total;
     int smaller = step->level > 0 && total >= 128 && at < limit;
-    if (shuffle && smaller && oz_buffer_reserve(&workspace->blosc_filter, block))
-        return OZ_NO_MEMORY;
-    for (size_t i = 0; smaller && i < count; i++) {
-        size_t n = i + 1 < count ? block : total - i * block;
-        oz_bytes stored = {NULL, 0};
-        if (source->get_stream && source->get_stream(source, i, n, &stored)) return OZ_INVALID;
-        if (stored.data && stored.size < limit - at) {
-            oz_put_u32(table + 4 * i, (uint32_t)at);
-            memcpy(out + at, stored.data, stored.size);
-            at += stored.size;
-            continue;
-        }
-        if (stored.data) {
-            smaller = 0;
-            break;
-        }
-        const unsigned char *from = source->get(source, i * block, n);
-        if (from) from = shuffled(shuffle, type, (oz_bytes){from, n}, workspace->blosc_filter.data);
-        if (!from) return OZ_INVALID;
+    oz_status status = OZ_OK;
+    if (smaller && workspace->helpers && count > 1 && !source->get_stream)
+        status = encode_together(&encoder, workspace);
+    for (size_t i = 0; smaller && i < count && !status; i++) {
+        size_t got;
         oz_put_u32(table + 4 * i, (uint32_t)at);
-        if (at + 4 >= limit) {
-            smaller = 0;
-            break;
+        if (encoder.slots) {
+            const unsigned char *slot = encoder.slots + i * slot_size(&encoder);
+            got = 4 + oz_get_u32(slot);
+            if (got > limit - at) got = 0;
+            memcpy(out + at, slot, got);
+        } else {
+            status = put_block(&encoder, workspace, i, out + at, limit - at, &got);
         }
-        unsigned char *stream = out + at + 4;
-        size_t room = limit - at - 4;
-        size_t got = n > 1 ? encode_block(step, workspace, (oz_bytes){from, n}, stream, room) : 0;
-        if (got == 0) { /* uncompressed, which readers see by its length */
-            got = n;
-            if (got > room) {
-                smaller = 0;
-                break;
-            }
-            memcpy(stream, from, n);
-        }
-        oz_put_u32(out + at, (uint32_t)got);
-        at += 4 + got;
+        smaller = got > 0;
+        at += got;
     }
+    if (status) return status;
     smaller = smaller && at < limit;
     if (!smaller) {
         out[2] &= (unsigned char)~(OZ_BLOSC_SHUFFLED | OZ_BLOSC_BIT_SHUFFLED);
@@ -158,8 +218,9 @@ typedef struct {
     const unsigned char *data; /* borrowed from the caller of oz_blosc1_encode */
 } memory_blocks;
 
-static const unsigned char *get_from_memory(oz_block_source *source, size_t at, size_t size) {
-    (void)size;
+static const unsigned char *get_from_memory(oz_block_source *source, oz_workspace *workspace,
+                                            size_t at, size_t size) {
+    (void)workspace, (void)size;
     return ((memory_blocks *)source)->data + at;
 }
 

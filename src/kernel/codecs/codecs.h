@@ -96,11 +96,11 @@ oz_status oz_blosc1_decode(oz_blosc1 *f, oz_workspace *workspace, oz_input *inpu
 oz_status oz_blosc1_encode(const oz_step *step, oz_workspace *workspace, oz_bytes in,
                            unsigned char *out, size_t *size);
 
-/* Blocks that are made when they are needed. The result of `get` is borrowed until the next call;
- * NULL where it fails. `get_stream` sets a block, of `size` bytes, that is encoded already, or
- * leaves it empty; NULL: none is. */
+/* Blocks that are made when they are needed. The result of `get` is borrowed until the next call
+ * with the same workspace; NULL where it fails. `get_stream` sets a block, of `size` bytes, that is
+ * encoded already, or leaves it empty. NULL: none is, and several threads may call `get`. */
 typedef struct oz_block_source {
-    const unsigned char *(*get)(struct oz_block_source *, size_t at, size_t size);
+    const unsigned char *(*get)(struct oz_block_source *, oz_workspace *, size_t at, size_t size);
     oz_status (*get_stream)(struct oz_block_source *, size_t number, size_t size, oz_bytes *stream);
 } oz_block_source;
 

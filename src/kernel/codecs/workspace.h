@@ -32,7 +32,7 @@ typedef struct {
         struct {
             oz_buffer stored;  /* bytes as read; when encoding, the second encoded buffer */
             oz_buffer decoded; /* a decoded chunk, or part of one */
-            oz_buffer between; /* between two codecs when decoding */
+            oz_buffer between; /* between two codecs when decoding; when encoding, blocks of Blosc */
             oz_buffer encoded; /* with room for checksums */
             oz_buffer box;     /* the box around single elements */
             oz_buffer index;   /* of a shard */
@@ -42,6 +42,7 @@ typedef struct {
     };
     oz_context contexts[OZ_CONTEXTS];
     int deflate_level; /* of OZ_DEFLATE_ENCODER */
+    int helpers;       /* threads that may be started to encode one chunk */
     long long bytes;   /* in all, while no thread uses it */
 } oz_workspace;
 

@@ -86,6 +86,7 @@ typedef struct oz_batch {
     /* Work. A row may be shared by several threads, each of which takes a slice of the shard. */
     int64_t slices;
     int threads;
+    int helpers;            /* more threads for each of them, to encode one chunk */
     atomic_llong next;      /* the next slice to take */
     atomic_uchar *statuses; /* owned: freed with the batch; an oz_status for each row */
     /* Owned: freed with the batch, as the next. NULL where no row is written in slices. */
