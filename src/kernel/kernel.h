@@ -12,7 +12,7 @@
  *   rows/     rows: keys and boxes of a batch; box, segments, elements: copies between chunk and
  *             array; output: values that are written; shard_index
  *   codecs/   pipeline: the codecs of a chunk in order; one file for each codec;
- *             input: stored bytes; workspace: buffers of a thread
+ *             input: stored bytes; workspace: buffers of a thread; threads: help for one call
  *   ../files  atomic_file
  *   ../include  status, bytes
  *
