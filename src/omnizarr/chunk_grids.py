@@ -162,6 +162,10 @@ class Grid:
             return None
         return Grid(tuple(map(RegularAxis, shape, chunks)))
 
+    def divided(self, chunks: tuple[int, ...]) -> Grid:
+        """Return the grid of smaller chunks over the same array."""
+        return Grid(tuple(map(RegularAxis, self.array_shape, chunks)))
+
     def chunk_shape(self, coords: tuple[int, ...]) -> tuple[int, ...]:
         """Return the full shape of one chunk."""
         return tuple(a.size(c) for a, c in zip(self.axes, coords, strict=True))

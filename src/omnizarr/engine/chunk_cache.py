@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
-from omnizarr.chunk_grids import Coords, Grid, RegularAxis
+from omnizarr.chunk_grids import Coords
 from omnizarr.codecs import CodecPipeline, bind_pipeline
 from omnizarr.codecs.codec import Buffer, Region
 from omnizarr.codecs.sharding import MAX_GAP, MISSING, Shards, inner_chunk_context, split_joined
@@ -207,9 +207,7 @@ def read_kept(cache: ChunkCache, array: BoundArray, plan: Plan, out: Values) -> 
     shape, sharded = cast(Coords, array.grid.regular), array.first_pipeline.sharded
     shards = None if sharded is None else sharded[0]
     if shards is not None:
-        inner = shards.inner.spec.shape
-        inner_grid = Grid(tuple(map(RegularAxis, array.grid.array_shape, inner)))
-        plan = on_grid(plan, array.grid, inner_grid)
+        plan = on_grid(plan, array.grid, array.grid.divided(shards.inner.spec.shape))
     codecs, names, indexes = array.pipeline_key(shape), list[Name | None](), dict[Coords, Any]()
     for coords in kernel.chunks_of(plan):
         if shards is None:

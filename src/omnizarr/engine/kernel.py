@@ -32,9 +32,11 @@ from omnizarr.concurrency.pool import (
 from omnizarr.config import Config
 from omnizarr.data_types import own_type
 from omnizarr.engine.binding import BoundArray
+from omnizarr.engine.inner_chunks import InnerPlan
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, PointPlan, ProductPlan, Run
 from omnizarr.stores import direct_file_root, direct_values, get_many, traits
+from omnizarr.stores.byte_ranges import ValueReplaced
 
 try:
     from omnizarr.engine import _kernel
@@ -79,6 +81,7 @@ class Layout:
     sharded: bool
     in_memory: bool
     fetched: bool = False  # values come from a server, and are then in memory
+    inner: Layout | None = None  # of the inner chunks of shards of a server
     # The threads for each chunk from which on parts of it are read by several; 0: never.
     divisible: int = 0
 
@@ -115,6 +118,8 @@ def read(
     layout = array.layouts[key] if key in array.layouts else _find_layout(array, key)
     if layout is None or not out.size or settings.engine == "reference":
         return None
+    if layout.inner is not None:
+        return _read_inner(array, plan, out, layout.inner, skip_missing)
     if layout.fetched:
         return _read_fetched(array, plan, out, layout, skip_missing)
     if array.small is None:
@@ -204,11 +209,28 @@ def _read_fetched(
                 array.note_missing()
         except OmnizarrError:
             return None  # asking for each chunk on its own shows which one it is
-        found = [None if v is None else bytes(v) for v in values]
-        began = perf_counter()
-        left = run(layout, plan, found, out, skip_missing=skip_missing)
-        config.count(decode_seconds=perf_counter() - began)
-        return left
+        return run(layout, plan, [*values], out, skip_missing=skip_missing)
+
+
+def _read_inner(
+    array: BoundArray, plan: Plan, out: npt.NDArray[Any], layout: Layout, skip_missing: bool
+) -> list[int] | None:
+    """Read inner chunks of shards, as many at a time as may be in flight; None if that fails."""
+    shards: Any = array.first_pipeline.array_bytes
+    inner, coords = InnerPlan.of(plan, array.grid, shards), [*chunks_of(plan)]
+    size = shards.inner.spec.nbytes
+    order, rows = np.argsort(inner.rows, kind="stable"), set[int]()
+    with bytes_in_flight(size * len(order)) as granted:
+        for some in np.split(order, range(step := max(1, granted // size), len(order), step)):
+            try:
+                values = inner.fetch(array, coords, some)
+            except (OmnizarrError, ValueReplaced):
+                return None
+            left = run(layout, inner.plan, values, out, skip_missing=skip_missing)
+            if left is None:
+                return None
+            rows.update(inner.rows[some[np.isin(some, left)]].tolist())
+    return sorted(rows)
 
 
 def run(
@@ -224,6 +246,7 @@ def run(
     skip_missing: bool = False,
 ) -> list[int] | None:
     """Run a plan; `known` has the path and identity of the metadata file, if they are checked."""
+    began = perf_counter()
     left: list[int] | None = on_threads(
         _kernel.run,
         None,
@@ -240,6 +263,8 @@ def run(
         skip_missing,
         known=known,
     )
+    if not writing:
+        config.count(decode_seconds=perf_counter() - began)
     return left
 
 
@@ -420,7 +445,7 @@ def _make_layout(array: BoundArray, keep_empty: bool) -> Layout | str:
     encoding, grid = array.encoding, array.grid
     style = _STYLES.get(type(encoding))
     in_memory = direct_values(array.store) is not None
-    fetched = not traits(array.store).low_latency and hasattr(array.store, "get_many")
+    fetched = hasattr(array.store, "get_many")
     if not (in_memory or fetched or direct_file_root(array.store) is not None):
         return f"it does not read {type(array.store).__name__}"
     if array.model.storage_transformers or array.skipped:
@@ -442,16 +467,21 @@ def _make_layout(array: BoundArray, keep_empty: bool) -> Layout | str:
     separator = ord(getattr(encoding, "separator", "/"))
     sharded = hasattr(pipeline.array_bytes, "counts")
     fetched = fetched and not in_memory and direct_file_root(array.store) is None
-    if fetched and (sharded or encoding.other_keys((0,) * len(grid.axes))):
-        return "of a server it reads no shards, nor arrays without axes"
+    if fetched and encoding.other_keys((0,) * len(grid.axes)):
+        return "of a server it reads no arrays without axes"
+    if fetched and not sharded and traits(array.store).low_latency:
+        return f"of {type(array.store).__name__} it reads shards only"
     codecs = [codec for codec, _ in pipeline.bytes_bytes]
     divisible = 0 if codecs else 8  # one thread copies nearly as much as memory gives
     if len(codecs) == 1 and getattr(codecs[0], "cname", "") in _QUICK:
         divisible = 4
     if sharded or in_memory or fetched or pipeline.array_array or not axes:
         divisible = 0
-    writable = can_write(pipeline)
-    return Layout(capsule, style, separator, writable, sharded, in_memory, fetched, divisible)
+    common, inner = (style, separator, can_write(pipeline)), None
+    if fetched and sharded:
+        chunks = describe(cast(Any, pipeline.array_bytes).inner, keep_empty)
+        inner = Layout(chunks, *common, False, False, fetched)
+    return Layout(capsule, *common, sharded, in_memory, fetched, inner, divisible)
 
 
 def describe(

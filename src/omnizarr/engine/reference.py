@@ -19,6 +19,7 @@ from omnizarr.codecs.pipeline import Decode, Requests, run_requests
 from omnizarr.concurrency.pool import for_each, in_parallel, thread_slots, useful_threads
 from omnizarr.concurrency.retry import CONFLICTS, Overtaken, retry_conflicts
 from omnizarr.engine.binding import BoundArray, chunk_context
+from omnizarr.engine.inner_chunks import largest_whole
 from omnizarr.engine.missing_chunks import Coords, FilledParts
 from omnizarr.engine.prefetch import fetch_ahead
 from omnizarr.errors import ChunkError, OmnizarrError
@@ -35,7 +36,7 @@ from omnizarr.stores import (
     traits,
     update_value,
 )
-from omnizarr.stores.byte_ranges import LARGEST, prefers_whole, read_consistently
+from omnizarr.stores.byte_ranges import read_consistently
 from omnizarr.stores.operations import conditionally, waits_for
 from omnizarr.stores.tracing import in_array
 
@@ -70,7 +71,7 @@ def fetch(array: BoundArray, plan: Plan, nbytes: int, use: Callable[[Row, Any], 
 
         for_each(plan.rows(), count, one, nbytes, waits=False)
     elif count:
-        whole = _whole_shards(array, count)
+        whole = largest_whole(array, count)
         size = whole or estimate_fetched(array, nbytes // count)
         fetch_ahead(
             store,
@@ -82,17 +83,6 @@ def fetch(array: BoundArray, plan: Plan, nbytes: int, use: Callable[[Row, Any], 
             threads=useful_threads(count, nbytes),
             whole=whole,
         )
-
-
-def _whole_shards(array: BoundArray, count: int) -> int:
-    """Return the largest size of a shard if fetching `count` whole shards costs little, else 0."""
-    pipeline = array.first_pipeline
-    if pipeline.sharded is None or pipeline.spec.nbytes is None:
-        return 0
-    size = pipeline.spec.nbytes + pipeline.spec.nbytes // 8 + 2**12  # with an index, incompressible
-    nbytes = size * count
-    quick = nbytes <= LARGEST and prefers_whole(array.chunk_store, nbytes, requests=1)
-    return size if quick else 0
 
 
 def estimate_fetched(array: BoundArray, selected: int) -> int:
