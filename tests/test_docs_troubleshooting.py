@@ -19,7 +19,7 @@ from omnizarr.concurrency.file_locks import lock_descriptor
 
 PAGE = Path(__file__).parents[1] / "docs" / "troubleshooting.md"
 SECTION = re.compile(r"^## (\w+)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-MESSAGE = re.compile(r"^```\n(\w+: .*)\n```$", re.MULTILINE)
+MESSAGE = re.compile(r"^```text\n(\w+: .*)\n```$", re.MULTILINE)
 MESSAGES = [
     (section[1], message)
     for section in SECTION.finditer(PAGE.read_text())

@@ -1,11 +1,15 @@
-"""Run the tutorials and the pages that compare libraries, and compare what they show.
+"""Run the code of every page, and compare what it prints with what the page shows.
 
-The Python blocks of a page run in order, in one namespace and in an empty folder. A block `text`
-that follows holds what they print; in blocks `console`, lines that begin with `$ ` are commands,
-and the others their output. `...` in an output stands for any text. Pictures that a page shows are
-files that its code writes. A comment before a block changes that:
+The blocks of a page run in order, in one namespace and in an empty folder:
 
-- `<!-- not executed: REASON -->`: it does not run.
+- `python`: a block `text` that follows holds what it prints;
+- `sh`: commands, whose output is not shown;
+- `console`: lines that begin with `$ ` are commands, and the others their output.
+
+`...` in an output stands for any text. `s3://bucket` is on a server of the test. Pictures that a
+tutorial shows are files that its code writes. A comment before a block changes that:
+
+- `<!-- not executed: REASON -->`: it does not run, which needs a reason that no test can remove.
 - `<!-- executed with rasterio -->`: it runs in another Python, which has rasterio (`tests.peers`).
 - `<!-- file: NAME -->`: it is written to a file.
 
@@ -24,12 +28,13 @@ import io
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import chdir, redirect_stdout
+from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,19 +47,27 @@ from PIL import Image
 
 from omnizarr.cli.main import main as main_command
 from tests.peers import environments
+from tests.servers.processes import s3_options
+from tests.servers.s3 import SimpleStorage
+from tests.servers.web import running
 
 ROOT = Path(__file__).parents[1]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 # With tables of code of another library and of omnizarr.
 COMPARISONS = [ROOT / "docs" / "xarray.md", *sorted((ROOT / "docs" / "coming-from").glob("*.md"))]
-PAGES = [*TUTORIALS, *COMPARISONS]
+WRITTEN = [p for p in sorted((ROOT / "docs").rglob("*.md")) if p.parent.name != "generated"]
+PAGES = [ROOT / "README.md", *WRITTEN]
+# These change zarr for the whole process.
+ALONE = [ROOT / "docs" / "zarr-python.md"]
 BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TABLE = re.compile(r"^\|.*\| omnizarr \|\n\|[ |:-]+\|\n((?:^\|.*\|\n)+)", re.MULTILINE)
 PICTURE = re.compile(r"!\[[^\]]+\]\(([\w-]+\.png)\)")
 MARK = re.compile(r"<!-- (not executed: [^>]+|executed with rasterio|file: \S+) -->\n\Z")
 SIZE = re.compile(r"(\d+(?:\.\d+)?)(?= (?:bytes|[kKM]i?B)\b)")
+COMMENT = re.compile(r" {2,}# .*| *#.*")
 # Commands that need no shell.
 SIMPLE = re.compile(r"""omnizarr ([^|;<>()&$`]*?)( \| tail -n 1)?(; echo "exit code \$\?")?""")
+SERVE = re.compile(r"omnizarr serve ([^|;<>()&$`]*)")
 LARGEST = 60_000  # bytes of a picture
 COMPARABLE = (np.ndarray, np.generic, bool, int, float, str, bytes, tuple, list, dict)
 
@@ -87,12 +100,6 @@ def blocks(page: str) -> list[Block]:
         )
         for match in BLOCK.finditer(page)
     ]
-
-
-def examples(document: Path) -> list[tuple[int, str]]:
-    """Return the Python blocks of a page that are executed, each with its line number."""
-    found = blocks(document.read_text())
-    return [(b.line, b.text) for b in found if b.language == "python" and b.executed]
 
 
 def matches(expected: str, printed: str) -> bool:
@@ -156,16 +163,47 @@ class Session:
         """Run the commands of a block; return the block with what they print now."""
         shown: list[str] = []
         for command, expected in _commands(text):
-            simple = SIMPLE.fullmatch(command)
-            if simple is None:
-                code, output = self._shell(command, commands)
-            else:
-                code, output = self._omnizarr(*simple.groups())
-            if code:
-                raise RuntimeError(f"{self.document.name}: {command!r} failed:\n{output[-3000:]}")
+            output = self.command(command, commands)
             output = expected if matches(expected, output) else _stripped(output)
             shown.append(f"$ {command}\n" + (output.strip("\n") + "\n" if output.strip() else ""))
         return "".join(shown)
+
+    def script(self, text: str, commands: Path) -> None:
+        """Run the commands of a block, one a line; a comment may follow after two blanks."""
+        for line in text.replace("\\\n", "\\\0").splitlines():
+            if command := COMMENT.sub("", line).rstrip().replace("\0", "\n"):
+                self.command(command, commands)
+
+    def command(self, command: str, commands: Path) -> str:
+        """Run a command; return what it prints."""
+        if serve := SERVE.fullmatch(command):
+            code, output = self._serve(serve[1])
+        elif simple := SIMPLE.fullmatch(command):
+            code, output = self._omnizarr(*simple.groups())
+        else:
+            code, output = self._shell(command, commands)
+        if code:
+            raise RuntimeError(f"{self.document.name}: {command!r} failed:\n{output[-3000:]}")
+        return output
+
+    def _serve(self, arguments: str) -> tuple[int, str]:
+        """Serve at any port until the address is printed, then press Ctrl-C."""
+        command = [sys.executable, "-m", "omnizarr", "serve", *shlex.split(arguments)]
+        with subprocess.Popen(
+            [*command, "--port", "0"],
+            cwd=self.folder,
+            env=os.environ | {"BROWSER": "true"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            first = process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            rest = process.stdout.read()
+        if "serving" not in first:
+            return 1, first + rest
+        return 0, re.sub(r":\d+/$", ":8089/", first)
 
     def _shell(self, command: str, commands: Path) -> tuple[int, str]:
         environment = os.environ | {
@@ -222,8 +260,21 @@ def renewed(document: Path, folder: Path) -> str:
 
     Lines are wrapped as in a terminal of 80 columns, which is the width of the site.
     """
-    with patch.dict(os.environ, {"COLUMNS": "80"}):
+    with patch.dict(os.environ, {"COLUMNS": "80"}), _bucket():
         return _renewed(document, folder)
+
+
+@contextmanager
+def _bucket() -> Iterator[None]:
+    """Serve `s3://bucket` on the loopback address."""
+    server = SimpleStorage()
+    server.buckets["bucket"] = {}
+    with running(server):
+        names = {"endpoint": "AWS_ENDPOINT_URL_S3", "region": "AWS_REGION"}
+        options = s3_options(server.url).items()
+        variables = {names.get(k, f"AWS_{k.upper()}"): value for k, value in options}
+        with patch.dict(os.environ, variables):
+            yield
 
 
 def _renewed(document: Path, folder: Path) -> str:
@@ -251,10 +302,12 @@ def _renewed(document: Path, folder: Path) -> str:
             if after is not None and after.language == "text":
                 output = after.text if matches(after.text, printed) else _stripped(printed) + "\n"
                 block = after
-            elif printed:
+            elif printed and document in TUTORIALS:
                 raise ValueError(f"{document.name}:{block.line} prints what no block shows")
         elif block.executed and block.language == "console":
             output = session.console(block.text, commands)
+        elif block.executed and block.language == "sh":
+            session.script(block.text, commands)
         if output is not None:
             result += page[end : block.start] + output
             end = block.start + len(block.text)
@@ -314,13 +367,13 @@ def _shrink(source: Path, target: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Run the tutorials.")
-    parser.add_argument("names", nargs="*", help="such as climate; all by default")
+    parser = argparse.ArgumentParser(description="Run the code of pages.")
+    parser.add_argument("names", nargs="*", help="such as climate; all tutorials by default")
     parser.add_argument(
         "--write", action="store_true", help="put outputs and pictures in the pages"
     )
     options = parser.parse_args()
-    for document in TUTORIALS:
+    for document in PAGES if options.names else TUTORIALS:
         if options.names and document.stem not in options.names:
             continue
         with tempfile.TemporaryDirectory() as name:
