@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import peers
+from benchmarks import chart, peers
 from benchmarks.cases import ALL
 from benchmarks.harness import OURS, Row, measure
 from benchmarks.layouts import workspace
@@ -101,7 +101,8 @@ def write(rows: list[Row], run: Run, console: Console) -> None:
     (DOCS / "generated" / "benchmarks.md").write_text(document(rows, run))
     subtitle = f"{run.machine}, Python {run.python}, {run.date}, {run.command}; log scale"
     draw(rows, DOCS / "generated" / "benchmarks.png", subtitle)
-    console.print(f"wrote docs/generated/benchmarks.md and .png; {run.minutes:.1f} minutes")
+    chart.write()
+    console.print(f"wrote docs/generated/benchmarks.md and its pictures; {run.minutes:.1f} minutes")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,16 @@ from tests.tutorials import (
     matches,
     pictures,
     renewed,
+)
+
+# Blocks that no test executes, by the reason in the page. Numbers only fall.
+NOT_EXECUTED = Counter(
+    {
+        "PyTorch is large": 2,
+        "it would change the environment of the tests": 1,
+        "napari needs a display": 2,
+        "needs a cluster": 5,
+    }
 )
 
 
@@ -42,7 +53,8 @@ def test_both_columns_run_and_have_the_same_values(document: Path, tmp_path: Pat
 
 def test_every_page_is_in_the_list_of_pages() -> None:
     listed = (ROOT / "docs" / "README.md").read_text()
-    assert [p for p in PAGES if f"({p.relative_to(ROOT / 'docs')})" not in listed] == []
+    pages = [*TUTORIALS, *COMPARISONS]
+    assert [p for p in pages if f"({p.relative_to(ROOT / 'docs')})" not in listed] == []
 
 
 def test_every_picture_is_shown() -> None:
@@ -60,7 +72,6 @@ def test_outputs_are_compared_with_wildcards() -> None:
     assert not matches("820.8 KiB", "620.8 KiB")
 
 
-def test_blocks_that_are_not_executed_say_why() -> None:
-    marks = {b.mark for page in PAGES for b in blocks(page.read_text()) if b.language == "python"}
-    reasons = sorted(m for m in marks if m.startswith("not executed"))
-    assert reasons == ["not executed: PyTorch is large", "not executed: napari needs a display"]
+def test_few_blocks_are_not_executed() -> None:
+    marks = [block.mark for page in PAGES for block in blocks(page.read_text())]
+    assert Counter(m.partition("not executed: ")[2] for m in marks if "not" in m) <= NOT_EXECUTED
