@@ -14,6 +14,11 @@ from omnizarr.config import Config
 from tests.tutorials import ALONE, COMPARISONS, PAGES, ROOT, TUTORIALS, blocks, renewed
 
 CODE = ("python", "sh", "console")
+CLUMSY = re.compile(
+    r"\b(so many|no more than|(?:is|are) given|of theirs|what is there|ends it|had better"
+    r"|those that|that of)\b",
+    re.IGNORECASE,
+)
 # Pages with code, but for those of which tests/test_tutorials.py runs the code.
 ELSEWHERE = {*ALONE, *COMPARISONS, *TUTORIALS}
 RUN = [
@@ -42,6 +47,16 @@ def test_every_block_says_its_language() -> None:
     assert languages <= {"python", "sh", "console", "text", "json", "toml"}
     indented = [d for d in PAGES if re.search("^ +```(python|sh|console)", d.read_text(), re.M)]
     assert indented == [], "blocks in lists are not executed"
+
+
+@pytest.mark.parametrize("document", PAGES, ids=lambda d: str(d.relative_to(ROOT)))
+def test_a_page_is_written_in_plain_words(document: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    prose = " ".join(text.partition("<!-- promises")[0].split())
+    assert CLUMSY.findall(prose) == []
+    assert re.findall(r"\[[\w./-]*\.md\]\(", prose) == [], "say what a link leads to"
+    if document.stem not in ("install", "troubleshooting"):  # the latter quotes messages
+        assert re.findall(r"pip install '?omnizarr", prose) == []
 
 
 def test_every_setting_is_documented_with_its_default() -> None:

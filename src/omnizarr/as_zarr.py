@@ -4,7 +4,7 @@
 >>> omnizarr.as_zarr()
 >>> import zarr  # omnizarr's arrays, groups and functions under zarr-python's names
 
-Call it once, before anything imports zarr; ``omnizarr.as_zarr(undo=True)`` ends it. From a shell,
+Call it once, before anything imports zarr; ``omnizarr.as_zarr(undo=True)`` undoes it. From a shell,
 ``python -m omnizarr.as_zarr script.py …`` or ``-m module …`` runs a program that way, and
 ``pytest -p omnizarr.as_zarr`` a test suite.
 """

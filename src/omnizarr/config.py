@@ -334,7 +334,7 @@ def _versions() -> list[str]:
         f"platform: {platform.platform()}",
         f"processors: {processors()}",
         f"memory: {'no limit' if limit is None else f'{limit / 2**30:.1f} GiB'}",
-        "\nCompiled parts (Python code does the work of those that are missing)",
+        "\nCompiled parts (Python code does the work of missing parts)",
         *(f"{name}: {_compiled(name)}, for {work}" for name, work in COMPILED.items()),
         "\nPackages",
     ]

@@ -522,9 +522,7 @@ def undo_conversion(
     new = {} if root is None else readable_nodes(*root, require=True)
     start, node = find_source(where, goal)
     if start.format.name == goal.name:
-        raise NodeNotFound(
-            f"{where!r} has no metadata but those of zarr {goal.name}; nothing was erased"
-        )
+        raise NodeNotFound(f"{where!r} has only metadata of zarr {goal.name}; nothing was erased")
     check_still_listed(Location(where, "", goal), start.format)
     old = readable_nodes(start, node, require=True)
     problems = [*_losses(start, old, new, goal)]

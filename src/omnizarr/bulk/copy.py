@@ -398,14 +398,14 @@ def _is_document(key: str) -> bool:
 def copy(given: CopyArguments) -> Copied:
     """Copy a hierarchy from any store to any other, byte for byte, with all keys that it has.
 
-    The destination becomes visible when it is complete; a copy that was interrupted is finished by
-    the same call with ``resume=True``. `convert` writes another format.
+    The destination becomes visible when it is complete; the same call with ``resume=True``
+    finishes an interrupted copy. `convert` writes another format.
 
-    `update` copies only what differs into an existing copy, which stays visible meanwhile. Values
-    are compared as `compare` says: ``"time"`` takes those of the same size for the same whose
-    modification times agree (a copy in a directory has one that tells the time and ETag of its
-    source; in a bucket, it is newer by a minute) or whose ETags do, and reads both where a store
-    has neither; ``"size"`` looks at the size alone; ``"checksum"`` reads both. Chunks that an array
+    `update` copies only values that differ into an existing copy, which stays visible meanwhile.
+    `compare` decides if two values are the same: with ``"time"``, if their sizes and their
+    modification times agree (a copy in a directory has a time that tells the time and ETag of its
+    source; in a bucket, it is newer by a minute) or their ETags; it reads both if a store has
+    neither; ``"size"`` looks at the size alone; ``"checksum"`` reads both. Chunks that an array
     of the source no longer has are erased.
 
     Returns:

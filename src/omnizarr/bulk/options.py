@@ -195,13 +195,13 @@ class ConvertOptions(WriteOptions):
         None, "Write consolidated metadata, or not; by default as in the source."
     )
     dimension_separator: str | None = option(
-        None, "The separator of the chunk keys; by default that of the source."
+        None, "The separator of the chunk keys; by default as in the source."
     )
     checksum: bool = option(
         False, "Keep checksums in version 2, although few other readers support them."
     )
     skip_damaged: bool = option(False, "Skip damaged chunks and list them in the report.")
-    verify: bool = option(False, "Read what was written, and compare it with the source.")
+    verify: bool = option(False, "Read the written values back, and compare them with the source.")
 
 
 @dataclass
@@ -223,12 +223,12 @@ class RechunkOptions(WriteOptions):
     )
     shards: Any = option(
         None,
-        "The new shard shape, in the same forms; False for none. By default that of the source,"
+        "The new shard shape, in the same forms; False for none. By default as in the source,"
         " rounded to whole chunks.",
     )
     codecs: Any = option(
         None,
-        'Codecs on bytes instead of those of the source, such as ``["zstd"]`` or ``[]``; with a'
+        'Codecs on bytes in place of those in the source, such as ``["zstd"]`` or ``[]``; with a'
         " codec on arrays or from array to bytes among them, the whole list.",
     )
     dtype: Any = option(None, "The new data type, such as ``f4`` or ``int16``.")
@@ -243,13 +243,13 @@ class RechunkOptions(WriteOptions):
         'The same options for some arrays, by pattern of path or name: ``{"temp": {"chunks": …},'
         ' "*": {"shards": …}}``. The first pattern that matches counts.',
     )
-    passes: int | None = option(None, "The number of passes, 1 or 2, if it is not to be chosen.")
+    passes: int | None = option(None, "The number of passes, 1 or 2; by default the faster.")
     temp: Any = option(
         None, "A path, URL or store for intermediate chunks; by default the destination."
     )
     node: str = option("", "The path of the array or group inside the source.")
     zarr_format: int | str | None = option(
-        None, 'The Zarr version to write: 1, 2, 3 or ``"3-draft"``; by default that of the source.'
+        None, 'The Zarr version to write: 1, 2, 3 or ``"3-draft"``; by default as in the source.'
     )
     in_place: bool = option(False, "Replace the arrays of the source when all are complete.")
     merge: bool = option(

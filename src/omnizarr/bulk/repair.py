@@ -106,7 +106,7 @@ def repair(
     Raises:
         NodeNotFound: If there is nothing at the path.
         StoreError: If the store cannot list its keys.
-        InvalidArgument: If `remove_jobs` is given with an array or group below the root.
+        InvalidArgument: If `remove_jobs` is set for an array or group below the root.
         ReadOnly: If something would be removed from a read-only store.
 
     Examples:

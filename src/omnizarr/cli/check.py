@@ -379,8 +379,8 @@ def _compared(report: DiffReport, places: dict[str, str], storage: bool, name: s
         if not report.complete:
             remark(INCOMPLETE, label="warning")
         if equal:
-            more = " but in storage (--storage shows them)" if report.storage else ""
-            say(f"no differences{more}")
+            differs = "same data; storage layout differs (--storage shows it)"
+            say(differs if report.storage else "no differences")
 
     return Answer({**places, **report.summary(), "equal": equal}, show, not equal)
 

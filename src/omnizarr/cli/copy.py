@@ -54,14 +54,14 @@ def copy(
 ) -> int:
     """Copy SOURCE to DESTINATION, a path or URL each, byte for byte.
 
-    All keys are copied, also those that are not Zarr, so that SOURCE may be a folder of several
+    All keys are copied, also files that are not Zarr, so SOURCE may be a folder of several
     hierarchies and other files. DESTINATION becomes visible when it is complete; with --overwrite,
-    what is there is replaced at that moment. Several SOURCEs are copied below DESTINATION, by their
+    it replaces the old data at that moment. Several SOURCEs are copied below DESTINATION, by their
     names, also after others have failed. `omnizarr convert` writes another Zarr version.
 
-    With --update, DESTINATION stays visible while what differs is copied into it. Chunks that
-    arrays of SOURCE no longer have are erased there; --delete erases all else that SOURCE does not
-    have.
+    With --update, DESTINATION stays visible while values that differ are copied into it. Chunks
+    that arrays of SOURCE no longer have are erased there; --delete also erases other keys that
+    SOURCE does not have.
     """
     several = len(sources) > 1
     pairs = [PathPair(s, _below(destination, s) if several else destination) for s in sources]

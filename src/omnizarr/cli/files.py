@@ -77,7 +77,7 @@ def import_(
     """Write HDF5, NetCDF4, TIFF, OME-TIFF or NumPy files as Zarr.
 
     One file becomes an array or group at DESTINATION, several become members with their names.
-    Chunks are those of the file unless --chunks is given. What Zarr cannot hold is listed.
+    The chunks of the file are kept unless --chunks is set. What Zarr cannot hold is listed.
     """
     if given["path"] is None:
         overwrite = may_replace(destination, overwrite, where, storage_options)

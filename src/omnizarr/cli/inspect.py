@@ -219,7 +219,7 @@ def _open_array(path: str, node: str, options: Options) -> Array:
 @json_option
 @storage_option
 def cat(path: str, node: str, select: str, storage_options: Options) -> int:
-    """Print all values of the array at PATH, or those of a selection, as NumPy does."""
+    """Print all values of the array at PATH, or a selection, as NumPy does."""
     array = _open_array(path, node, storage_options)
     return _show_values(path, array, parse_selection(select, array.dimension_names or ()))
 
@@ -398,7 +398,7 @@ def serve(
             say_json({"url": url, "page": page, "token": secret})
         else:
             say(f"serving {path} at {page}")
-            remark(f"programs open {url}store; Ctrl-C ends it")
+            remark(f"programs open {url}store; press Ctrl-C to stop")
         if open_page:
             import webbrowser  # noqa: PLC0415 - rarely needed
 

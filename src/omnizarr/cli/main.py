@@ -43,7 +43,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "info": ("inspect:info", "Show metadata, codecs, sizes and attributes."),
         "ls": ("inspect:ls", "List arrays and groups."),
         "tree": ("inspect:tree", "Show arrays and groups as a tree."),
-        "cat": ("inspect:cat", "Print values, all or those of a selection."),
+        "cat": ("inspect:cat", "Print all values, or a selection."),
         "explain": ("inspect:explain", "Show what a read costs before it is made."),
         "head": ("inspect:head", "Print the first values along each axis."),
         "stats": ("check:stats", "Show extremes, mean, standard deviation, histograms."),

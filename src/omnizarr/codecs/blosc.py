@@ -52,7 +52,7 @@ class NumcodecsBlosc(BytesBytesCodec):
     """Blosc, as ``blosc`` in versions 1 and 2.
 
     ``{"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}``; the shuffle is a number (0
-    none, 1 bytes, 2 bits, -1 by item size), and the item size is that of the array.
+    none, 1 bytes, 2 bits, -1 by item size), and the item size comes from the array.
     ``numcodecs.blosc`` in version 3.
 
     Attributes:
@@ -61,7 +61,7 @@ class NumcodecsBlosc(BytesBytesCodec):
         clevel: 0 (none) to 9 (smallest).
         shuffle: 0 (none), 1 (bytes), 2 (bits) or -1 (by the size of items).
         blocksize: The bytes of a block; 0 for the library's choice.
-        typesize: The bytes of an item; by default that of the array.
+        typesize: The bytes of an item; by default as in the array.
 
     Examples:
         >>> a = oz.create_array(shape=3, compressors=oz.codecs.Blosc(cname="zstd"), zarr_format=2)

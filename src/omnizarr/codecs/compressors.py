@@ -199,7 +199,7 @@ class Lzma(BytesBytesCodec):
 
     Attributes:
         format: The container, such as ``lzma.FORMAT_XZ``.
-        check: The integrity check; -1 for that of the format.
+        check: The integrity check; -1 for the format's own.
         preset: 0 to 9, or None for the library's choice.
         filters: A chain of filters instead of the preset.
 

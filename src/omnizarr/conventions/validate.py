@@ -56,14 +56,13 @@ def validate(
 ) -> list[Problem]:
     """Return every problem of an image, plate, well or label image, and of everything below it.
 
-    Violations of requirements of the specification are errors, those of recommendations are
-    warnings.
+    A violation of a requirement of the specification is an error, one of a recommendation a
+    warning.
 
     Args:
         what: A path, URL, store, group, image or plate, or the attributes of a group as a
             dictionary.
-        path: The path of the node in the store, or below the group that is given; by default that
-            itself.
+        path: The path of the node in the store or group; by default the store or group itself.
         storage_options: Options for the store of a URL, such as credentials.
 
     Raises:

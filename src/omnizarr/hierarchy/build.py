@@ -80,7 +80,7 @@ def make_array(
     overwrite: bool,
     options: ArrayOptions,
 ) -> Array:
-    """Create an array, and write the data if any are given."""
+    """Create an array, and write its data, if there is any."""
     if data is not None:
         data = as_source(data, dtype)
         shape = data.shape if shape is None else shape
@@ -101,7 +101,7 @@ def store_array(
     overwrite: bool,
     config: ArrayConfig = DEFAULT_CONFIG,
 ) -> Array:
-    """Store a new array of a model, and its values if any are given."""
+    """Store a new array of a model, and its values, if there are any."""
     metadata, node = location.prepare(model)
     if isinstance(node, ArrayModel) and not was_bound(node):
         bound = BoundArray(location.store, location.path, "", node)

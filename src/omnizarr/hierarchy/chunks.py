@@ -151,7 +151,7 @@ def chunks_present(
     if math.prod(shape) > MAX_GRID:
         raise SelectionError(
             f"{paths.show(array.path)} has {math.prod(shape)} chunks, too many to list; give a"
-            " region of the chunk grid, or use stored_chunks(), which yields those that are stored"
+            " region of the chunk grid, or use stored_chunks(), which yields the stored chunks"
         )
     found = np.zeros(shape, bool)
     starts = [r.start for r in wanted]

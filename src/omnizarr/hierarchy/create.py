@@ -63,7 +63,7 @@ def create_array(
         shape: The length of every axis; a number for one axis.
         dtype: The type of the elements, as NumPy or Zarr name it.
         data: Values to store; shape and type may then be left out.
-        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default as in the hierarchy, or 3.
         overwrite: True to replace an existing array or group, with all below it.
         storage_options: Options for the store of a URL, such as credentials.
         **options: Options of the array, such as `chunks`, `shards`, `fill_value`, `codecs`,
@@ -113,7 +113,7 @@ def create_group(
     Args:
         store: A path, URL, dict, store or `StorePath`; None for memory.
         path: The path of the node in the store; by default the root.
-        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default as in the hierarchy, or 3.
         attributes: User attributes of a new node.
         overwrite: True to replace an existing node.
         storage_options: Options for the store of a URL, such as credentials.
@@ -178,7 +178,7 @@ def save(
     Args:
         store: A path, URL, dict, store or `StorePath`.
         *args: Arrays: one, or several that are named by position.
-        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default as in the hierarchy, or 3.
         path: The path of the array or group in the store; by default the root.
         storage_options: Options for the store of a URL, such as credentials.
         **kwargs: Arrays by name, and options of `create_array`, which are used for all of them.

@@ -44,7 +44,7 @@ LONG_NAME = 24  # characters of the name of a row, above which it may be wrapped
 class Info(dict[str, str]):
     """A summary as names and values, shown as a table; in notebooks with a drawing of the chunks.
 
-    `attributes` are those of the node, which notebooks unfold; `drawn` is the array that they draw.
+    Notebooks unfold `attributes`, and draw the array `drawn`.
     """
 
     attributes: Mapping[str, Any] = MappingProxyType({})

@@ -182,8 +182,8 @@ class Location:
     def child_names(self, *, warns: bool = False) -> dict[str, str | None]:
         """List names one level below that may be nodes, with the kind if the key shows it.
 
-        With `warns`, a warning is given if the listing shows that one may be absent, since the
-        writer that replaced it was interrupted.
+        With `warns`, warn if the listing shows that one may be absent, since the writer that
+        replaced it was interrupted.
         """
         if not stores.can_list(self.store):
             raise StoreError(f"cannot list the members of {self}; open them by name")
@@ -275,9 +275,9 @@ class Location:
     ) -> Documents:
         """Store a node, or the marker of one, if none exists, and missing groups above it.
 
-        Return the metadata of the groups above. `found` is what is there, if the caller has looked,
-        and has erased what was left by others. Else, where all groups exist and the place is empty,
-        a store may need no look at it (`set_first`).
+        Return the metadata of the groups above. `found` is the stored metadata, if the caller has
+        looked, and has erased the remains of others. Else, where all groups exist and the place is
+        empty, a store may need no look at it (`set_first`).
         """
         is_array = isinstance(node, ArrayModel)
         set_first: _SetNew | None = getattr(self.store, "set_first", None)

@@ -62,7 +62,7 @@ class ArrayOptions(TypedDict, total=False):
         chunk_key_encoding: ``"/"`` or ``"."`` between the indices in chunk keys, or the encoding's
             JSON, or its name and separator.
         config: A mapping, ``{"write_empty_chunks": …, "order": …, "read_missing_chunks": …}``; this
-            `order` is that of values that were read, in memory. With the last one False, reading a
+            `order` applies to values in memory. With the last one False, reading a
             chunk that the store does not have raises `MissingChunk`.
         fallback: The draft: names of types that a reader without this one may use instead.
         storage_transformers: The draft: transformers between the array and its store, such as

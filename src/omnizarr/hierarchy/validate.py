@@ -43,8 +43,7 @@ def validate(
 
     Args:
         what: JSON metadata as a dict or text, or a path, URL, store, array or group.
-        path: The path of the node in the store, or below the group that is given; by default that
-            itself.
+        path: The path of the node in the store or group; by default the store or group itself.
         storage_options: Options for the store of a URL, such as credentials.
 
     Raises:

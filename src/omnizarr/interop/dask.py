@@ -2,7 +2,7 @@
 
 ``array.to_dask()`` has one block for every stored chunk or shard. `from_dask` stores an array with
 tasks that each write whole chunks or shards. No two tasks write the same stored value, so threads,
-processes and machines need no lock, whatever the blocks are. Tasks are divided at the borders of
+processes and machines need no lock, for any blocks. Tasks are divided at the borders of
 blocks, rounded down to the border of a stored value: there are at most as many tasks as blocks, and
 at most as many as stored values.
 """
@@ -103,8 +103,8 @@ def from_dask(
 ) -> Any:
     """Store a Dask array in a new array, or in a region of an existing `Array`.
 
-    Every task stores whole chunks or shards, so any scheduler may run them, whatever the blocks
-    are.
+    Every task stores whole chunks or shards, so any scheduler may run them, for
+    any blocks.
 
     Args:
         x: The Dask array.

@@ -95,7 +95,7 @@ class FsspecStore(ListedStore):
     ) -> FsspecStore:
         """Return the store that a URL, or a chain of URLs, names.
 
-        Options are those of fsspec, and may be given as keywords too.
+        Options are passed to fsspec, and may be keywords, too.
         """
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415 - optional

@@ -25,7 +25,7 @@ SLOW = 5.0  # seconds of a request, after which it is logged
 
 @dataclass(slots=True)
 class Costs:
-    """The costs of reads and writes; seconds are those of all threads together."""
+    """The costs of reads and writes; seconds are summed over all threads."""
 
     requests: int = 0
     received_bytes: int = 0
@@ -68,12 +68,12 @@ class Trace:
 
     @property
     def stores(self) -> dict[str, Costs]:
-        """The costs by store, those that talk to servers."""
+        """The costs by store, for stores on servers."""
         return self._sums(lambda store, array: store and repr(store))
 
     @property
     def arrays(self) -> dict[str, Costs]:
-        """The costs by array; those of metadata, listings and jobs are in none."""
+        """The costs by array, without metadata, listings and jobs."""
         return self._sums(lambda store, array: array and _name(array))
 
     def _sums(self, name: Any) -> dict[str, Costs]:

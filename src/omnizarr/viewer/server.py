@@ -203,10 +203,10 @@ def serving(
         port: The port; by default any that is free.
         token: A text without which nothing is served: ``?token=…`` once in a browser, or the header
             ``Authorization: Bearer …``.
-        origins: The web sites whose pages may read what is served; by default all.
-        host_names: Names by which clients call the server, besides those of this machine, of
-            `host` and of `origins`; requests for others are refused.
-        follow_links: True to follow symbolic links that lead out of what is served.
+        origins: The websites whose pages may read the data; by default all.
+        host_names: Names by which clients call the server, besides the names of this machine,
+            `host` and `origins`; requests for other names are refused.
+        follow_links: True to follow symbolic links that lead out of the served folder.
         limits: `ServerLimits` of size, number, memory and time of requests.
         storage_options: Options for the store of a URL, such as credentials.
 

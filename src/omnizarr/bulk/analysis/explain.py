@@ -27,13 +27,13 @@ from omnizarr.extension import BoundArray, CodecPipeline, Range, Row, engine, ke
 class Explanation(Outcome):
     """The costs of a read, as `View.explain` returns them.
 
-    Requests are those that are made of the array's store for chunks and shards, without the chunk
-    cache; those for metadata, now and then, and repeated ones are not counted. The latency and the
-    throughput that a server has shown decide how many requests are made at a time, and if small
-    shards are fetched whole: a store that was just opened may be read differently later. Of local
+    Requests are counted for chunks and shards, without the chunk cache; requests for metadata and
+    repeated requests are not. The latency and the throughput of a server decide how many
+    requests are made at a time, and if small shards are fetched whole: a store that was just opened
+    may be read differently later. Of local
     files and of values in memory, the kernel reads smaller parts where that takes less time.
 
-    Unless they are `exact`, numbers are those of chunks that are all stored, uncompressed.
+    Unless they are `exact`, numbers assume that all chunks are stored, uncompressed.
     """
 
     shape: tuple[int, ...] = ()

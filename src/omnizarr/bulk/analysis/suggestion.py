@@ -51,8 +51,8 @@ class Read:
     """Costs of reading a part of an array: means over all places where the part can be.
 
     `requests` is an upper limit for arrays with shards, of which neighbouring chunks are read in
-    one request; it includes those for the index of each shard. `nbytes` are the bytes of the part,
-    `nbytes_read` those of all chunks that have to be read for it, both before compression.
+    one request; it includes one for the index of each shard. `nbytes` are the bytes of the part,
+    `nbytes_read` the bytes of all chunks that it touches, both before compression.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Suggestion:
     """Shapes of chunks and shards (None without), as `suggest_chunks` returns them.
 
     ``create_array(…, **suggestion.options)`` uses them; `str` shows sizes and the costs of `reads`:
-    those that were asked about, then others for comparison.
+    your reads, then others for comparison.
     """
 
     shape: tuple[int, ...]
@@ -123,9 +123,9 @@ def suggest_chunks(
 ) -> Suggestion:
     """Suggest shapes of chunks and shards for an array that is read in a certain way.
 
-    `read` says which part is read at a time:
+    `read` is the part that is read at a time:
 
-    - ``"blocks"``: parts of any place and shape, for which chunks are those of ``chunks="auto"``
+    - ``"blocks"``: parts of any place and shape, with the chunks of ``chunks="auto"``
     - ``"planes"``: the last two axes at one index of the others
     - ``"series"``: the first axis at one index of the others
     - ``"samples"``: one index of the first axis with all of the others
@@ -141,7 +141,7 @@ def suggest_chunks(
         dtype: The type of the elements, as NumPy or Zarr name it.
         read: The part that is read at a time, as above.
         store: ``"local"``, or ``"remote"`` for servers, where fewer and larger chunks are better.
-        zarr_format: The format of the array; by default that of new arrays.
+        zarr_format: The format of the array; by default the format of new arrays.
         dimension_names: A name, or None, for every axis.
         chunk_bytes: The bytes of a chunk in memory at most, unless one element is larger; by
             default 1 MiB, on servers 4 MiB.

@@ -1,4 +1,4 @@
-"""`view_as`: whatever is stored, as a read-only store of version 2 or 3."""
+"""`view_as`: any hierarchy as a read-only store of version 2 or 3."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ def view_as(
     path: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> ViewStore:
-    """Return a read-only store that shows what is stored, in any format, in version 2 or 3.
+    """Return a read-only store that shows a hierarchy of any format in version 2 or 3.
 
-    Nothing is copied: metadata are translated when they are asked for, with consolidated metadata
-    for every group, and chunks keep their bytes where the other format can describe them. Other
-    chunks are decoded and encoded again, one at a time, whenever they are asked for. Chunks that
-    are not stored are not in the view either.
+    Nothing is copied: metadata is translated on request, with consolidated metadata for every
+    group, and chunks keep their bytes if the other format can describe them. Other chunks are
+    decoded and encoded again on request, one at a time. Missing chunks are missing in the view.
 
     Nodes that the format cannot express, and nodes whose metadata cannot be read, are not listed;
     asking for them raises CannotExpress or InvalidMetadata. A change of the source is seen at once.

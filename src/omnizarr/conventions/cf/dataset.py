@@ -116,8 +116,8 @@ class Dataset(Mapping[str, variable.Variable]):
     def dimensions(self) -> dict[str, int]:
         """The sizes of the dimensions that belong to this group.
 
-        If variables disagree, the size is that of the coordinate variable, or else of the first
-        variable; `problems` lists the disagreement.
+        If variables disagree, the coordinate variable decides, or else the first variable;
+        `problems` lists the disagreement.
         """
         found = self._declared()
         by_rank = sorted(
@@ -228,9 +228,9 @@ class Dataset(Mapping[str, variable.Variable]):
             name: The name of the variable.
             values: Its values.
             dimensions: The name of each axis.
-            dtype: The stored type, by default that of the values; times are stored as 64-bit
+            dtype: The stored type, by default the type of the values; times are stored as 64-bit
                 integers.
-            shape: The shape; by default that of the values, or of the dimensions.
+            shape: The shape; by default the shape of the values, or of the dimensions.
             **options: Options of `create_array`, such as `chunks`, `shards` and `compressors`.
 
         Returns:
@@ -238,8 +238,8 @@ class Dataset(Mapping[str, variable.Variable]):
 
         Raises:
             NodeExists: If there is a node at the path, and it may not be replaced.
-            InvalidArgument: If a length differs from that of a dimension, or a value cannot be
-                encoded.
+            InvalidArgument: If a length differs from the length of a dimension, or a value
+                cannot be encoded.
 
         Examples:
             >>> ocean = oz.cf.create("ocean.zarr")
@@ -403,7 +403,7 @@ def create(
         store: A path, URL, dict, store or `StorePath`; None for memory.
         path: The path of the group in the store; by default the root.
         attributes: User attributes of a new node.
-        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default as in the hierarchy, or 3.
         overwrite: True to replace an existing node.
         storage_options: Options for the store of a URL, such as credentials.
 

@@ -379,15 +379,14 @@ def decode(
 
     Args:
         array: The array.
-        times: ``"auto"``: datetime64 if the calendar is that of NumPy, otherwise objects of cftime;
+        times: ``"auto"``: datetime64 if NumPy has the calendar, otherwise objects of cftime;
             ``"cftime"``: always objects of cftime; None: numbers.
         fill_value_is_missing: True if elements equal to the array's fill value are missing even
             without `_FillValue`. The default is True in versions 1 and 2, where xarray and NetCDF-C
             store it there, and False in the draft and version 3.
         valid_only: False to keep values outside the valid range, as xarray does; otherwise they are
             missing.
-        inherited: Attributes for those that the array does not have: those of the variable whose
-            bounds it contains.
+        inherited: Attributes that the array lacks, from the variable whose bounds it contains.
 
     Raises:
         InvalidMetadata: If an attribute is not valid.

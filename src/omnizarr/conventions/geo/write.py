@@ -72,12 +72,12 @@ def write(
     """Write a map with its levels; the last two axes are rows and columns.
 
     A Zarr array, or a view of one, brings the attributes of its values, such as `_FillValue`,
-    `scale_factor` and `units`, and its place, unless others are given. Rows and columns that are
-    known by the names of its axes are moved to the end. Missing values are left out of the means
+    `scale_factor` and `units`, and its place, unless you set others. If the names of its axes tell
+    which are rows and columns, these are moved to the end. Missing values are left out of the means
     and maxima of coarser levels; a pixel is missing if all of its finer pixels are.
 
     The default compression is one that GDAL can read. A map becomes visible when it is complete; an
-    existing one that it replaces stays until then.
+    existing map that it replaces stays until then.
 
     Args:
         store: A path, URL, dict, store or `StorePath`; None for memory.
@@ -85,9 +85,9 @@ def write(
         path: The path of the map in the store; by default the root.
         variable: With a name, every level is a group with an array of that name and its
             coordinates, as xarray and GDAL expect; otherwise, every level is an array.
-        crs: Anything that `CRS.of` accepts; by default that of the array `data`, if it has one.
+        crs: Anything that `CRS.of` accepts; by default from the array `data`, if it has one.
         transform: The position of the map: six numbers ``[a, b, c, d, e, f]`` from columns and rows
-            to coordinates; by default that of the array `data`, if it has one.
+            to coordinates; by default from the array `data`, if it has one.
         bounds: The same as a box ``(xmin, ymin, xmax, ymax)`` with the first row at its top.
         levels: The number of levels, including full resolution; by default, levels are added until
             both sides are at most 256 long.
@@ -96,7 +96,7 @@ def write(
         convention: ``"multiscales"``: a list of `datasets`; ``"geozarr"``: a `layout` with
             `spatial:transform` for every level.
         way: The way to state the system, as in `write_crs`.
-        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default as in the hierarchy, or 3.
         overwrite: True to replace an existing node.
         progress: A function that is called while levels are written.
         storage_options: Options for the store of a URL, such as credentials.

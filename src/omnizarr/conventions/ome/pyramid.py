@@ -141,10 +141,10 @@ class PyramidOptions(WriteOptions):
     )
     factors: Any = option(None, "The downsampling factors, as in `ome.write`.")
     method: str | None = option(
-        None, "Downsampling method; by default that of the image, or ``mean``."
+        None, "Downsampling method; by default as in the image, or ``mean``."
     )
     zarr_format: int | str | None = option(
-        None, "The Zarr version to write; by default that of the hierarchy, or 3."
+        None, "The Zarr version to write; by default as in the hierarchy, or 3."
     )
     options: Mapping[str, Any] = field(
         default_factory=dict, metadata=told("Options of `create_array`.")

@@ -1,7 +1,7 @@
 """Check the OME-Zarr metadata of one group, list every problem, and load what is valid.
 
-Violations of requirements ("must") are errors, those of recommendations ("should") are warnings.
-The rules are those of 0.4 and 0.5; 0.6 is checked as far as it is read.
+A violation of a requirement ("must") is an error, one of a recommendation ("should") a warning.
+The rules are from 0.4 and 0.5; 0.6 is checked as far as it is read.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def write_labels(
         store: A path, URL, dict, store or `StorePath`.
         name: The name of the labels.
         data: Integers, with the axes of the image, with or without channels, or those in `axes`;
-            the length along an axis is that of the image, or 1.
+            the length along an axis is as in the image, or 1.
         path: The path of the image in the store; by default the root.
         axes: The axes of the data, as in `write`.
         colors: Colours (RGBA from 0 to 255) by label value.
@@ -315,8 +315,8 @@ def write_plate(
         wells: The fields of view of each well by its path, such as ``"A/1"``: a list of images, or
             images by path.
         path: The path of the plate in the store; by default the root.
-        rows: The names of all rows; by default those that occur in `wells`.
-        columns: The names of all columns; by default those that occur in `wells`.
+        rows: The names of all rows; by default the names in `wells`.
+        columns: The names of all columns; by default the names in `wells`.
         name: The name of the plate.
         acquisition: The run of the images.
         version: The version of OME-Zarr, as in `write`.
@@ -330,7 +330,7 @@ def write_plate(
     Raises:
         NodeExists: If there is a node at the path, and it may not be replaced.
         Conflict: If another writer has changed the plate meanwhile.
-        InvalidArgument: If a path is not that of a well.
+        InvalidArgument: If a path is not the path of a well.
 
     Examples:
         >>> plate = oz.ome.write_plate("plate.zarr", {"A/1": [np.ones((8, 8))]}, axes="yx")

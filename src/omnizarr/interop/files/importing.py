@@ -86,7 +86,7 @@ class Import(MemoryOptions, Job[Filled]):
     _: KW_ONLY
     path: str | None = option(None, "The path of the new node inside the destination.")
     zarr_format: int | str | None = option(
-        None, "The Zarr version to write; by default that of the hierarchy, or 3."
+        None, "The Zarr version to write; by default as in the hierarchy, or 3."
     )
     chunks: Lengths = option(
         None,

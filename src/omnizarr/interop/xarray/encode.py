@@ -55,8 +55,8 @@ _CODERS = {"coders": conventions.ZARR_CODERS} if hasattr(conventions, "ZARR_CODE
 def dataset_of(array: xr.DataArray) -> xr.Dataset:
     """Return a dataset of one variable that `xarray.open_dataarray` converts back to the array.
 
-    If the array has no name, or that of one of its axes or coordinates, the name is stored in an
-    attribute. xarray's own variable name for this case starts with "__", which version 3 reserves.
+    If the array has no name, or the name of one of its axes or coordinates, the name is stored in
+    an attribute. xarray's own name for this case starts with "__", which version 3 reserves.
     """
     taken = {*array.coords, *array.dims}
     if array.name is not None and array.name not in taken:

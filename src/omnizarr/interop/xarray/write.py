@@ -247,7 +247,7 @@ def write(
             variables; ``"a-"``, with `append_dim`, does not change variables without that
             dimension; ``"r+"`` changes only values.
         group: The path of the group in the store.
-        encoding: Options of `create_array`, and those of CF, by variable (for a tree by path, then
+        encoding: Options of `create_array` and of CF by variable (for a tree by path, then
             variable).
         append_dim: The dimension along which to append: the new length is stored after all values.
         region: The part to write to: slices by dimension, or ``"auto"`` to find them by
@@ -255,7 +255,7 @@ def write(
         compute: False to store everything but the values of Dask arrays, and return a
             `dask.delayed.Delayed`; while it appends, there must be no other writer.
         consolidated: None to write consolidated metadata if the format has it.
-        zarr_format: 1, 2, 3 or ``"3-draft"``; by default that of the hierarchy, or version 3.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default as in the hierarchy, or 3.
         write_empty_chunks: True to store chunks that hold nothing but the fill value.
         write_inherited_coords: True to store the coordinates that groups of a tree inherit, too.
         storage_options: Options for the store of a URL, such as credentials.
@@ -265,7 +265,7 @@ def write(
 
     Raises:
         NodeExists: If there is something, and the mode is ``"w-"``.
-        InvalidArgument: If the data do not fit what is stored, or an option is not valid.
+        InvalidArgument: If the data do not fit the stored data, or an option is not valid.
 
     Examples:
         >>> import xarray

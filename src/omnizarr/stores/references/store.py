@@ -240,8 +240,8 @@ class ReferenceStore(NeverWritten, ListedStore):
     `references` is the path or URL of a JSON file, or of a folder of Parquet files, or a dictionary
     as kerchunk makes it. Targets in the folder of the file and below it are read; others only if
     they are below one of the folders and URLs in `allow_targets`; True allows any. Relative targets
-    are those of the folder. `remote_options` are the storage options of targets by scheme,
-    ``{"s3": {"anonymous": True}}``, and `storage_options` those of the references themselves.
+    start at the folder. `remote_options` are the storage options of targets by scheme, ``{"s3":
+    {"anonymous": True}}``; `storage_options` apply to the references themselves.
     """
 
     traits = Traits(
