@@ -240,3 +240,20 @@ def test_a_finding_names_field_pointer_and_rule() -> None:
         "/a ('a/zarr.json', codecs[0].configuration.level): expected an integer [Zarr 3, codecs]"
     )
     assert found.to_json()["kind"] == "metadata"
+
+
+def test_a_damaged_inner_chunk_is_called_as_reading_calls_it() -> None:
+    store = MemoryStore()
+    array = make(store, 3, {"shards": (12, 8)})
+    for key in chunk_keys(array):
+        value = bytearray(store.get(key) or b"")
+        value[0] ^= 1
+        store.set(key, bytes(value))
+    (finding, *_) = [f for f in oz.verify(store).findings if f.key == "c/1/0"]
+    assert finding.chunk is not None
+    place = tuple(slice(c * 4, c * 4 + 4) for c in finding.chunk)
+    with pytest.raises(oz.ChunkError) as read:
+        array[place]
+    inner, _, why = finding.message.partition(" of chunk (1, 0): ")
+    where = f"cannot read chunk (1, 0) of / (key 'c/1/0' in {store!r})"
+    assert str(read.value) == f"{where}: {inner}: {why}"

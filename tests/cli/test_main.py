@@ -109,7 +109,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException, *words: str) 
 @pytest.mark.parametrize(
     ("error", "code", "texts"),
     [
-        (KeyboardInterrupt(), 4, ["interrupted: ", "--resume"]),
+        (KeyboardInterrupt(), 4, ["interrupted by SIGINT: ", "--resume"]),
         (
             OSError(errno.ENOSPC, "No space left on device"),
             3,
@@ -275,7 +275,7 @@ def test_an_interrupted_job_says_so_and_goes_on_with_resume(
             break
         shutil.rmtree("b.zarr")
     assert code == 4, text
-    assert text.startswith("interrupted: ")
+    assert text.startswith(f"interrupted by {name}: ")
     assert "--resume" in text.splitlines()[0]
     assert f"interrupted by {name}" in json.loads(out)["message"]
     assert run("info", "b.zarr").exit_code == 3  # nothing unfinished is visible

@@ -167,7 +167,7 @@ def test_a_password_does_not_follow_a_redirect_to_another_server(web: Web) -> No
 
 def test_a_status_can_be_configured_as_missing(web: Web) -> None:
     web.break_down("403")
-    with pytest.raises(StoreError, match="absent_status"):
+    with pytest.raises(StoreError, match="'Authorization': 'Bearer TOKEN'"):
         open_store(web).get("k")
     assert open_store(web, absent_status={403}).get("k") is None
 

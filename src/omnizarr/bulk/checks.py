@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from operator import lt
 from typing import Any, Literal, Self, TypeAlias, get_args
 
@@ -463,9 +463,10 @@ class _Check:
             self.report.absent -= int(grid[tuple(slice(len(side)) for side in sides)].sum())
         before = self.report.errors
         ranges: list[InnerRange] = []
+        context = partial(_inner_context, self.array, value.coords, shards, axes)
         for number in there:
             coords = _inner_coords(self.array, value.coords, shards, axes, number)
-            with self._reporting(value.shown, coords):
+            with self._reporting(value.shown, coords), context(coords):
                 where = chunk_range(index, number)
                 if where is not None:
                     _check_range(where, shards, size)
@@ -481,7 +482,7 @@ class _Check:
         for batch in in_batches(ranges, lambda part: part[1].length or 0, BATCH_BYTES):
             several = get_many(self.store, [(value.key, where) for _, where in batch])
             for (coords, where), data in zip(batch, several, strict=True):
-                with self._reporting(value.shown, coords):
+                with self._reporting(value.shown, coords), context(coords):
                     self._check_bytes(shards.inner, check_length(where, data))
 
     @cached_property
@@ -564,3 +565,16 @@ def _inner_coords(
     for axis, place, size in zip(axes, inside, shards.inner.spec.shape, strict=True):
         coords[axis] = origin[axis] // size + int(place)
     return tuple(coords)
+
+
+def _inner_context(
+    array: BoundArray, outer: Coords, shards: Shards, axes: Coords, coords: Coords
+) -> error_context:
+    """Have errors of the block name an inner chunk as errors of reading do."""
+
+    def where(_: Exception) -> tuple[str, dict[str, Any]]:
+        sizes, origin = shards.inner.spec.shape, array.grid.origin(outer)
+        inside = tuple(coords[a] - origin[a] // n for a, n in zip(axes, sizes, strict=True))
+        return f"inner chunk {inside} of chunk {outer}", {}
+
+    return error_context(where)

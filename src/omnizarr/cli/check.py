@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # slow to import, and not needed for the help
     from omnizarr.bulk.analysis.usage import NodeUsage, UsageReport
 
 INCOMPLETE = "this is not the whole result; run the other parts, too (--part)"
+_RESTORE = "omnizarr copy --update --compare checksum"
 BAR = 40  # characters of the longest bar of a histogram
 
 
@@ -143,6 +144,8 @@ def verify(
             for finding in found.findings:
                 show_finding(finding)
             say(found)
+            if "damaged-chunk" in found.counts:
+                remark(f"restore damaged chunks from a copy: {_RESTORE} COPY {path}")
 
         return Answer(data, show, not found.ok, found)
 
@@ -201,7 +204,7 @@ def repair(
     These are temporary files, locks, unfinished nodes, interrupted jobs and outdated consolidated
     metadata. With --yes, remove them, finish interrupted replacements, and rebuild the consolidated
     metadata. Data is never touched, nor is anything that a running process may still use: damaged
-    chunks are found by verify, and restored from a copy by copy --update.
+    chunks are found by verify, and restored from a copy by copy --update --compare checksum.
 
     An interrupted job, such as a copy, is kept: run its command again with --resume to finish it.
     --remove-jobs with --yes removes the job and the chunks that it has written.
@@ -221,6 +224,7 @@ def repair(
         states = {leftover.state for leftover in found}
         if not found:
             say("nothing to repair")
+            remark(f"damaged chunks are found by verify, and restored by {_RESTORE} COPY {path}")
         if not yes and states & {"unused", "out of date"}:
             say("give --yes to remove what is unused and rebuild what is out of date")
         if "resumable" in states:

@@ -149,6 +149,14 @@ def _asks_for_json(args: list[str]) -> bool:
     return "--json" in args[: args.index("--") if "--" in args else None]
 
 
+class Signalled(KeyboardInterrupt):
+    """A signal that ends programs has come; the argument is its name.
+
+    CPython ends with status 130 after a plain KeyboardInterrupt that an `exec`, as in dataclasses,
+    let pass, although it was handled later.
+    """
+
+
 @contextmanager
 def _ending_by_signals() -> Iterator[None]:
     """Let a signal that ends programs act as Ctrl-C in the block; a second one exits at once."""
@@ -158,7 +166,7 @@ def _ending_by_signals() -> Iterator[None]:
         nonlocal received
         received += 1
         if received == 1:
-            raise KeyboardInterrupt(signal.Signals(number).name)
+            raise Signalled(signal.Signals(number).name)
         with suppress(OSError):
             os.write(2, b"interrupted again: ended at once\n")
         processes = sys.modules.get("multiprocessing")
@@ -208,8 +216,10 @@ def _show(ctx: click.Context, error: BaseException) -> tuple[int, BaseException]
         remark("Aborted!")
         return PROBLEMS, OmnizarrError("nothing was changed: the question was not answered by yes")
     if isinstance(error, KeyboardInterrupt):
-        remark(_again(ctx), label="interrupted", colour="red")
-        return INTERRUPTED, OmnizarrError(f"interrupted by {error or 'SIGINT'}: {_again(ctx)}")
+        name = str(error) or "SIGINT"
+        text = f"interrupted by {name}: {_again(ctx)}"
+        remark(_again(ctx), label=f"interrupted by {name}", colour="red")
+        return INTERRUPTED, OmnizarrError(text)
     code = USAGE if isinstance(error, InvalidArgument) else FAILED
     if isinstance(error, (OmnizarrError, OSError, MemoryError, ImportError)):
         show_error(error, advice=_advice(error, _again(ctx)))

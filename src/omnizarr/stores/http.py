@@ -288,9 +288,10 @@ class HTTPStore(NeverWritten):
                 raise TransientError(f"bytes {request.range} of {size} are refused")
             return b"", validator
         if status in (401, 403):
+            absent = "" if status == 401 else "; {'absent_status': {403}} if a key is missing"
             raise StoreError(
-                f"access is denied (status {status}); where that means a missing key, give"
-                f" storage_options={{'absent_status': {{{status}}}}}"
+                f"access is denied (status {status}); give the header that it needs, such as a token:"
+                f" storage_options={{'headers': {{'Authorization': 'Bearer TOKEN'}}}}{absent}"
             )
         if status in TRANSIENT_STATUS:
             raise TransientError(said, _retry_after(headers))

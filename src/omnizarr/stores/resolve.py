@@ -223,20 +223,25 @@ def _store_factory(text: str) -> Any | None:
     if make is None and match[2]:
         make = _fsspec_factory(scheme)
     if make is None and match[2]:
-        known = known_names(scheme, registry.names("store"))
+        known = known_names(scheme, sorted({*registry.names("store"), *_fsspec_schemes()}))
+        more = "" if _fsspec_schemes() else " (pip install 'omnizarr[fsspec]' has more)"
         raise StoreError(
-            f"unknown kind of store {scheme!r} in {redact_urls(text)!r}"
-            f" (pip install 'omnizarr[fsspec]' has more); {known}"
+            f"unknown kind of store {scheme!r} in {redact_urls(text)!r}{more}; {known}"
         )
     return make
 
 
 def _fsspec_factory(scheme: str) -> Any | None:
+    return registry.find("store", "simplecache") if scheme in _fsspec_schemes() else None
+
+
+def _fsspec_schemes() -> list[str]:
+    """Return the schemes that fsspec knows, also those that need one more package."""
     try:
         from fsspec.registry import available_protocols  # noqa: PLC0415 - optional
     except ImportError:
-        return None
-    return registry.find("store", "simplecache") if scheme in available_protocols() else None
+        return []
+    return list(available_protocols())
 
 
 class StoreWithPartialAccess:
