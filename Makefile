@@ -7,6 +7,7 @@
 # make dist builds the source distribution and wheels into dist/, and tries to install them.
 # make soak runs for hours what must never go wrong: all cases of which make test takes samples.
 # make docs builds the documentation site into site/; python3 -m http.server -d site shows it.
+# make man writes manual pages of the commands into build/man, or into the folder of MAN=.
 # make bench (make bench QUICK=1: under three minutes) compares with other Zarr libraries.
 PYTHON ?= python3
 VENV := .venv
@@ -18,7 +19,7 @@ SUM := $(shell cat $(SOURCES) | cksum | cut -d" " -f1)
 STAMP := $(VENV)/.installed-$(SUM)
 LIGHT := $(VENV)/.package-$(SUM)
 
-.PHONY: demo test test-newest test-pure dist lint types layers bytecode tests servers sanitize format bench soak docs changelog clean
+.PHONY: demo test test-newest test-pure dist lint types layers bytecode tests servers sanitize format bench soak docs changelog clean man
 
 demo: $(LIGHT)
 	$(BIN)/python examples/demo.py demo-data
@@ -121,6 +122,11 @@ $(BENCH_STAMP): $(SOURCES)
 	$(call uv,$(BENCH)/$(SCRIPTS)) --editable . --group bench
 	rm -f $(BENCH)/.installed-*
 	touch $@
+
+MAN ?= build/man
+
+man: $(STAMP)
+	$(BIN)/python -m tests.cli.man $(MAN)
 
 # The reference is read from the sources, so the package need not be built or installed.
 DOCS := .venv-docs

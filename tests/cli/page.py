@@ -41,6 +41,7 @@ PLAN = "convert ocean.zarr planned.zarr --dry-run"  # whose JSON is like that of
 SAMPLES: dict[str, list[str]] = {
     "info": ["info ocean.zarr ocean.zarr/deep/t sharded.zarr none.zarr"],
     "ls": ["ls -lr ocean.zarr"],
+    "inventory": ["inventory sharded.zarr"],
     "tree": ["tree ocean.zarr"],
     "cat": ["cat ocean.zarr/deep/t"],
     "explain": ["explain ocean.zarr/deep/t"],

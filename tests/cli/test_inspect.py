@@ -68,8 +68,8 @@ def test_ls_lists_members_and_everything_below(ocean: Path) -> None:
     assert run("ls", "-r", "ocean.zarr").output == "deep/\ndeep/t\nname\n"
     assert run("ls", "ocean.zarr", "--node", "deep").output == "t\n"
     header, *rows = run("ls", "-lr", "ocean.zarr").output.splitlines()
-    assert header.split()[:4] == ["type", "shape", "chunks", "codecs"]
-    assert rows[1].startswith("int32   (20, 30)  (10, 10)  blosc+crc32c    2.3 KiB")
+    assert header.split()[:5] == ["type", "format", "shape", "chunks", "codecs"]
+    assert rows[1].startswith("int32   v3      (20, 30)  (10, 10)  blosc+crc32c    2.3 KiB")
     assert rows[1].endswith("deep/t")
 
 
@@ -254,3 +254,27 @@ def test_the_token_is_part_of_the_address_and_the_page_is_opened(
     assert found[0]["token"] != found[1]["token"]
     monkeypatch.setenv("OMNIZARR_TOKEN", "abc")
     assert json.loads(run(*words).stdout)["token"] == "abc"
+
+
+def test_the_inventory_of_a_lake_has_a_line_for_each_array(ocean: Path) -> None:
+    oz.copy("ocean.zarr", "lake/deep/a.zip")
+    oz.create_array("lake/b.zarr", data=np.zeros((8, 8), "u1"), zarr_format=2)
+    (ocean.parent / "lake/broken.zarr").mkdir()
+    (ocean.parent / "lake/broken.zarr/zarr.json").write_text("{}")
+    result = run("inventory", "lake", "--json")
+    assert result.exit_code == 3
+    *first, broken, _, last = map(json.loads, result.stdout.splitlines())
+    assert broken["path"] == "lake/broken.zarr"
+    assert broken["error"] == "InvalidMetadata"
+    assert (first[0]["path"], first[0]["name"]) == ("lake/b.zarr", "")
+    assert (first[0]["zarr_format"], first[0]["shape"], first[0]["dtype"]) == (2, [8, 8], "uint8")
+    assert (last["path"], last["name"]) == ("lake/deep/a.zip", "name")
+    table = run("inventory", "lake/deep", "lake/b.zarr").stdout.splitlines()
+    assert " ".join(table[0].split()) == (
+        "type format shape chunks codecs in memory stored ratio path"
+    )
+    assert [line.split()[-1] for line in table[1:]] == [
+        "lake/deep/a.zip/deep/t", "lake/deep/a.zip/name", "lake/b.zarr"
+    ]  # fmt: skip
+    stored = sum(file.stat().st_size for file in (ocean / "deep/t/c").rglob("*") if file.is_file())
+    assert table[1].split()[-2] == f"{600 * 4 / stored:.1f}"

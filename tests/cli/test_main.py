@@ -18,10 +18,12 @@ import pytest
 from click.testing import Result
 
 import omnizarr as oz
+from omnizarr.cli.answers import Answer, path_command
 from omnizarr.cli.jobs import Where, job_options
 from omnizarr.cli.main import TARGETS, main
 from omnizarr.stores.transfer import MissingValue
 from tests.cli.conftest import run
+from tests.cli.man import write_pages
 from tests.cli.page import MARK, PAGE, SAMPLES, all_commands, generated, json_shape
 
 
@@ -199,6 +201,26 @@ def test_the_error_in_json_is_one_that_programs_know(
     assert found.get("path") == getattr(error, "filename", None)
 
 
+def test_results_are_printed_when_they_are_there_also_before_an_interruption(
+    monkeypatch: pytest.MonkeyPatch, in_tmp: Path
+) -> None:
+    @path_command(name="look")
+    def look(path: str, **_: object) -> Answer:
+        if path == "stop":
+            raise KeyboardInterrupt("SIGTERM")
+        if path == "bad":
+            raise oz.NodeNotFound("nothing")
+        return Answer({"n": 1}, bool)
+
+    monkeypatch.setitem(main.commands, "look", look)
+    result = run("look", "a", "bad", "b", "stop", "--json")
+    assert result.exit_code == 143
+    assert result.stdout.splitlines()[1:3] == ['{"path": "a", "n": 1},', '{"path": "b", "n": 1}']
+    found = json.loads(result.stdout)
+    assert [each["path"] for each in found["failures"]] == ["bad"]
+    assert found["message"].startswith("interrupted by SIGTERM: ")
+
+
 def test_a_failure_names_the_path_that_was_given(in_tmp: Path) -> None:
     for words in (("cat", "no.zarr"), ("rechunk", "no.zarr", "b.zarr"), ("copy", "no.zarr", "b")):
         assert json.loads(run(*words, "--json").stdout)["path"] == "no.zarr"
@@ -324,6 +346,18 @@ def test_text_that_no_encoding_has_is_printed_escaped(in_tmp: Path) -> None:
     oz.save("a.zarr", np.arange(3), attributes={"name": "\ud800"})
     shown = run("attrs", "a.zarr")
     assert (shown.exit_code, json.loads(shown.stdout)) == (0, {"name": "\ud800"})
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="needs groff")
+def test_groff_accepts_the_manual_pages_without_a_warning(tmp_path: Path) -> None:
+    pages = write_pages(tmp_path)
+    assert {f"omnizarr-{name}.1" for name in TARGETS} <= {page.name for page in pages}
+    words = ["groff", "-man", "-ww", "-Tascii", "-P-cbou"]
+    done = subprocess.run([*words, *pages], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    copy = subprocess.run([*words, tmp_path / "omnizarr-copy.1"], capture_output=True, text=True)
+    assert "omnizarr copy [OPTIONS] SOURCE... DESTINATION" in copy.stdout
+    assert "omnizarr copy run.zarr small.zarr --include 'temp*' --exclude" in copy.stdout
 
 
 COMMANDS = {n: c for n, c in all_commands(main) if not isinstance(c, click.Group)}

@@ -28,7 +28,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -47,6 +47,7 @@ from omnizarr.cli.terminal import (
     OK,
     PROBLEMS,
     USAGE,
+    JsonResults,
     command_text,
     confirm,
     counted,
@@ -161,15 +162,15 @@ def run_each(
     """Do the work for each path, show its answer, go on after errors, and return the exit code.
 
     Folders of hierarchies count as the hierarchies in them, unless `folders` is False; `several`
-    says that a single path is one of a folder, `headed` that the paths are shown. As JSON:
+    says that a single path is one of a folder, `headed` that the paths are shown. As JSON, with a
+    line for each result as soon as it is there:
     ``{"results": [{"path": …, …}], "failures": [{"path": …, "error": …, "message": …}], "summary":
     …}``. As text: what the answers show, below the path if there are several, and at the end the
     text of the summary.
     """
     as_json = wants_json()
     answers: list[Answer] = []
-    shown: list[dict[str, Any]] = []
-    failures: list[dict[str, str]] = []
+    results = JsonResults()
     several, usage = several or len(paths) > 1, True
     for given in paths:
         for path in find_hierarchies(given, storage_options) if folders else (given,):
@@ -180,26 +181,27 @@ def run_each(
                 if not several and not as_json:
                     raise
                 usage = usage and isinstance(e, InvalidArgument)
-                failures.append({"path": path, **error_json(e)})
+                results.failures.append({"path": path, **error_json(e)})
                 show_error(e, path)
                 continue
-            answers.append(found)
+            numbers = {key: n for key, n in found.data.items() if not isinstance(n, (list, dict))}
+            answers.append(replace(found, data=numbers, show=bool))  # what a summary needs
             if as_json:
-                shown.append({"path": path, **found.data})
+                results.add({"path": path, **found.data})
                 continue
             if several and headed:
                 say(f"{redact_urls(path)}:", colour="cyan", problem=found.is_problem)
             found.show()
             if several and headed:
                 say()
-    data: dict[str, Any] = {"results": shown, "failures": failures}
+    rest: dict[str, Any] = {}
     if summary is not None and (several or as_json):
-        data["summary"], text = summary(answers)
+        rest["summary"], text = summary(answers)
         if text and not as_json:
             say(text)
     if as_json:
-        say_json(data)
-    if failures:
+        results.end(rest)
+    if results.failures:
         return USAGE if usage else FAILED
     return PROBLEMS if any(found.is_problem for found in answers) else OK
 

@@ -250,10 +250,23 @@ def _array_summary(info: Info, facts: dict[str, Any]) -> None:
     stored = facts.get("stored")
     if stored is not None and stored["of"] is not None:
         what = "chunk" if facts["shards"] is None else "shard"
-        _, full = grid_lengths(facts["shards"] or facts["chunks"], itemsize)
         numbers = (stored["values"], stored["of"])
-        decoded = decoded_bytes(*numbers, full, nbytes or 0)
-        info["stored"] = stored_text(*numbers, what, stored["bytes"], decoded)
+        info["stored"] = stored_text(*numbers, what, stored["bytes"], _decoded_bytes(facts))
+
+
+def _decoded_bytes(facts: dict[str, Any]) -> float:
+    """Return how many bytes the stored chunks of an array decode to."""
+    nbytes, stored = facts["nbytes"] or 0, facts["stored"]
+    itemsize = nbytes // max(1, math.prod(facts["shape"]))
+    _, full = grid_lengths(facts["shards"] or facts["chunks"], itemsize)
+    return decoded_bytes(stored["values"], stored["of"], full, nbytes)
+
+
+def ratio(facts: dict[str, Any]) -> float | None:
+    """Return the compression ratio of the stored chunks of an array; None if it is not known."""
+    stored = facts.get("stored") or {"bytes": 0, "of": None}
+    known = stored["bytes"] and stored["of"] and facts.get("nbytes")
+    return _decoded_bytes(facts) / stored["bytes"] if known else None
 
 
 def codec_text(codec: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Commands that look: info, ls, tree, cat, explain, head, preview and serve."""
+"""Commands that look: info, ls, inventory, tree, cat, explain, head, preview and serve."""
 
 from __future__ import annotations
 
@@ -15,19 +15,37 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import omnizarr
-from omnizarr.cli.answers import Answer, answer, command, path_command
-from omnizarr.cli.describe import chunk_text, describe, find, shape_text, summary
+from omnizarr.cli.answers import (
+    Answer,
+    answer,
+    command,
+    find_hierarchies,
+    path_below,
+    path_command,
+)
+from omnizarr.cli.describe import chunk_text, describe, find, ratio, shape_text, summary
 from omnizarr.cli.options import (
     Options,
     json_option,
     node_option,
     parse_pairs,
     path_argument,
+    paths_argument,
     storage_option,
     yes_option,
 )
-from omnizarr.cli.terminal import confirm, remark, say, say_json, show_table, wants_json
-from omnizarr.errors import InvalidArgument, WrongNode, known_names
+from omnizarr.cli.terminal import (
+    FAILED,
+    OK,
+    confirm,
+    error_json,
+    remark,
+    say,
+    say_json,
+    show_table,
+    wants_json,
+)
+from omnizarr.errors import InvalidArgument, OmnizarrError, WrongNode, known_names
 from omnizarr.extension import (
     ArrayModel,
     GroupModel,
@@ -35,6 +53,7 @@ from omnizarr.extension import (
     Node,
     byte_size,
     codec_names,
+    redact_urls,
     size_text,
     type_name,
     value_text,
@@ -85,8 +104,7 @@ def ls(path: str, node: str, long: bool, recursive: bool, storage_options: Optio
             for entry in entries:
                 say(entry["name"] + ("/" if entry["kind"] == "group" else ""))
         elif entries:
-            columns = ("type", "shape", "chunks", "codecs", "in memory", "stored", "name")
-            show_table(columns, map(_row, entries), right="stored")
+            show_table(_COLUMNS, map(_row, entries), right=_NUMBERS)
 
     return Answer({"entries": entries}, show)
 
@@ -102,33 +120,83 @@ def _members(
             yield from _members(below, recursive, f"{above}{name}/")
 
 
-def _entry(name: str, location: Location, node: Node | Exception, long: bool) -> dict[str, Any]:
+def _entry(
+    name: str, location: Location, node: Node | Exception, long: bool, listing: bool = True
+) -> dict[str, Any]:
     if isinstance(node, Exception):
         return {"name": name, "kind": "unreadable", "message": str(node)}
     entry: dict[str, Any] = {"name": name, "kind": node.kind}
     if isinstance(node, ArrayModel):
         entry |= {"shape": list(node.shape), "dtype": type_name(node.data_type)}
         if long:
-            facts = describe(location, node)
-            entry |= {key: facts.get(key) for key in ("chunks", "shards", "nbytes", "stored")}
-            entry["codecs"] = codec_names(node)
+            facts = describe(location, node, listing=listing)
+            names = ("zarr_format", "chunks", "shards", "nbytes", "stored")
+            entry |= {key: facts.get(key) for key in names}
+            entry |= {"ratio": ratio(facts), "codecs": codec_names(node)}
     return entry
+
+
+_COLUMNS = ("type", "format", "shape", "chunks", "codecs", "in memory", "stored", "ratio", "name")
+_NUMBERS = "stored ratio"
 
 
 def _row(entry: dict[str, Any]) -> list[str]:
     name, kind = entry["name"], entry["kind"]
     if kind != "array":
-        return [kind, "", "", "", "", "", name + ("/" if kind == "group" else "")]
+        return [kind, *[""] * (len(_COLUMNS) - 2), name + ("/" if kind == "group" else "")]
     memory, stored = entry["nbytes"], entry["stored"]
     return [
         entry["dtype"],
+        f"v{entry['zarr_format']}",
         shape_text(entry["shape"]),
         chunk_text(entry) if entry["chunks"] else "unknown",
         entry["codecs"],
         "" if memory is None else size_text(memory),
         "" if stored is None else size_text(stored["bytes"]),
+        "" if entry["ratio"] is None else f"{entry['ratio']:.1f}",
         name,
     ]
+
+
+@command("omnizarr inventory lake/", "omnizarr inventory lake/ s3://bucket/runs --json | jq .node")
+@paths_argument
+@click.option("--no-listing", is_flag=True, help="Do not list keys to add up stored bytes.")
+@json_option
+@storage_option
+def inventory(paths: tuple[str, ...], no_listing: bool, storage_options: Options) -> int:
+    """List all arrays in PATH, a folder with hierarchies or a hierarchy, in one table.
+
+    "ratio" is the compression ratio. With --json, each array is one line, printed when it is known.
+    What cannot be read is listed with its error, and the exit code is 3.
+    """
+    rows, failed = list[list[str]](), False
+    for path in (each for given in paths for each in find_hierarchies(given, storage_options)):
+        for found in _arrays_in(path, storage_options, not no_listing):
+            failed = failed or "error" in found
+            if wants_json():
+                say_json({"path": path, **found}, indent=None)
+            elif "error" in found:
+                remark(f"{redact_urls(path)}: {found['message']}", label=found["error"])
+            else:
+                place = path_below(path, found["name"]) if found["name"] else path
+                rows.append([*_row(found)[:-1], redact_urls(place)])
+    if rows:
+        show_table((*_COLUMNS[:-1], "path"), rows, right=_NUMBERS)
+    return FAILED if failed else OK
+
+
+def _arrays_in(path: str, options: Options, listing: bool) -> Iterator[dict[str, Any]]:
+    """Yield the facts about each array of a hierarchy, or the error that there is instead."""
+    try:
+        start, top = find(path, "", options)
+        nodes = iter([("", start, top)]) if isinstance(top, ArrayModel) else _members(start, True)
+        for name, location, node in nodes:
+            if isinstance(node, Exception):
+                yield {"name": name, **error_json(node)}
+            elif isinstance(node, ArrayModel):
+                yield _entry(name, location, node, True, listing)
+    except (OmnizarrError, OSError) as e:
+        yield {"name": "", **error_json(e)}
 
 
 @path_command("omnizarr tree ocean.zarr", "omnizarr tree --depth 2 --json lake/")
@@ -238,7 +306,7 @@ def cat(path: str, node: str, select: str, storage_options: Options) -> int:
 )  # fmt: skip
 @click.option(
     "--price-per-gb", type=click.FloatRange(0), default=0, metavar="PRICE",
-    help="Price of 10⁹ bytes that are fetched.",
+    help="Price of 1 GB (1000000000 bytes) that is fetched.",
 )  # fmt: skip
 @json_option
 @storage_option

@@ -28,10 +28,10 @@ from omnizarr.cli.terminal import (
     PROBLEMS,
     USAGE,
     command_text,
+    end_json,
     error_json,
     error_message,
     remark,
-    say_json,
     show_error,
 )
 from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError
@@ -42,6 +42,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Look": {
         "info": ("inspect:info", "Show metadata, codecs, sizes and attributes."),
         "ls": ("inspect:ls", "List arrays and groups."),
+        "inventory": ("inspect:inventory", "List the arrays of a whole folder in one table."),
         "tree": ("inspect:tree", "Show arrays and groups as a tree."),
         "cat": ("inspect:cat", "Print all values, or a selection."),
         "explain": ("inspect:explain", "Show what a read costs before it is made."),
@@ -200,7 +201,7 @@ def _fail(ctx: click.Context, error: BaseException) -> NoReturn:
     code, told = _show(ctx, error)
     if ctx.meta.get(JSON):
         try:
-            say_json({**error_json(told), **_path_of(ctx, error)})
+            end_json({**error_json(told), **_path_of(ctx, error)})
         except OSError as e:
             _fail_to_write(e)
     sys.exit(code)

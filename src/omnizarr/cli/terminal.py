@@ -95,12 +95,47 @@ def remark(text: object, *, label: str = "", colour: str = "yellow") -> None:
         click.echo(f"{start}{text}", err=True, color=_colour())
 
 
-def say_json(data: Any) -> None:
-    """Print one JSON document to standard output."""
+def say_json(data: Any, indent: int | None = 2) -> None:
+    """Print one JSON document to standard output; in one line if `indent` is None."""
+    click.echo(_json_text(data, indent))
+
+
+def _json_text(data: Any, indent: int | None = None) -> str:
     shown = json_value(_redacted(data))
-    click.echo(json.dumps(shown, indent=2, ensure_ascii=False, allow_nan=False))
+    return json.dumps(shown, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
+class JsonResults:
+    """A JSON document of results, each of which is printed in its own line when it is there."""
+
+    def __init__(self) -> None:
+        self.failures: list[dict[str, str]] = []
+        self.begun = False
+        click.get_current_context().meta[_RESULTS] = self
+
+    def add(self, result: Mapping[str, Any]) -> None:
+        """Print a result."""
+        click.echo((",\n" if self.begun else '{"results": [\n') + _json_text(result), nl=False)
+        self.begun = True
+
+    def end(self, rest: Mapping[str, Any]) -> None:
+        """Print the failures, and the other members of the document."""
+        start = "\n], " if self.begun else '{"results": [], '
+        click.echo(start + _json_text({"failures": self.failures, **rest})[1:])
+        del click.get_current_context().meta[_RESULTS]
+
+
+def end_json(error: Mapping[str, Any]) -> None:
+    """Print an error as the end of the results that were printed, or as a line of JSON."""
+    context = click.get_current_context(silent=True)
+    results = None if context is None else context.meta.get(_RESULTS)
+    if results is not None and results.begun:
+        results.end(error)
+    else:
+        say_json(error, indent=None)
+
+
+_RESULTS = "omnizarr.results"  # in the meta of a context: the `JsonResults` that are printed
 _PLACES = ("path", "source", "destination", "a", "b")  # fields of results that may be URLs
 
 
