@@ -312,9 +312,9 @@ def test_a_required_array_may_have_a_data_type_of_zarr_python() -> None:
 @pytest.mark.parametrize(
     ("start", "message"),
     [
-        (b"\x89HDF\r\n", "an HDF5 or NetCDF-4 file, not Zarr; convert it with `omnizarr import`"),
+        (b"\x89HDF\r\n", "an HDF5 or NetCDF-4 file, not Zarr; `omnizarr import` it"),
         (b"CDF\x01", "a NetCDF-3 file, not Zarr"),
-        (b"MM\0*", "a TIFF file, not Zarr; convert it with `omnizarr import`"),
+        (b"MM\0*", "a TIFF file, not Zarr; `omnizarr import` it"),
         (b"PK\x03\x04", "a ZIP file; put zip:: in front"),
         (b"SQLite format 3\0", "an SQLite file; put sqlite:// in front"),
         (b"text", "a file; give the directory"),

@@ -15,8 +15,9 @@ from PIL import Image
 
 import omnizarr as oz
 from omnizarr import InvalidArgument, WrongNode, ome
+from omnizarr.interop.files.png import Layer, colors, encode_png, window
 from omnizarr.viewer import picture
-from omnizarr.viewer.picture import Layer, Preview, colors, encode_png, preview, window
+from omnizarr.viewer.picture import preview
 
 IMAGE = np.arange(3 * 64 * 96, dtype="u2").reshape(3, 64, 96)
 
@@ -99,7 +100,7 @@ def test_an_image_that_is_not_understood_says_why_an_array_is_shown() -> None:
 def test_a_photograph_has_a_layer_for_each_colour() -> None:
     array = oz.create_array(None, data=np.full((8, 9, 3), (10, 20, 30), "u1"))
     found = preview(array)
-    assert colors(found)[4, 4].tolist() == [10, 20, 30]
+    assert colors(found.layers, found.is_image)[4, 4].tolist() == [10, 20, 30]
 
 
 def test_channels_have_their_own_layers_and_colors() -> None:
@@ -167,7 +168,7 @@ def test_no_pixels_and_no_elements_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["?", "i8", "u1", "f2", "f8", "c8", "M8[s]", "m8[ns]"])
 def test_every_kind_of_number_has_colors(dtype: str) -> None:
     values = np.arange(64).reshape(8, 8).astype(dtype)
-    found = colors(preview(oz.create_array(None, data=values)))
+    found = colors(preview(oz.create_array(None, data=values)).layers, False)
     assert found.shape == (8, 8, 3)
     assert found.dtype == "u1"
     assert len(np.unique(found.reshape(-1, 3), axis=0)) > 1
@@ -175,8 +176,11 @@ def test_every_kind_of_number_has_colors(dtype: str) -> None:
 
 def test_colors_follow_the_window_and_missing_values_are_grey() -> None:
     values = np.array([[np.nan, -5.0], [0.0, 99.0]])
-    shown = Preview("", [Layer(values, "", "FF8000", (0.0, 10.0))], [])
-    assert colors(shown).tolist() == [[[127] * 3, [0, 0, 0]], [[0, 0, 0], [255, 128, 0]]]
+    shown = [Layer(values, "", "FF8000", (0.0, 10.0))]
+    assert colors(shown, is_image=False).tolist() == [
+        [[127] * 3, [0, 0, 0]],
+        [[0, 0, 0], [255, 128, 0]],
+    ]
     assert window(Layer(np.full((2, 2), np.nan))) == (0.0, 1.0)
     assert window(Layer(np.full((2, 2), 3.0))) == (3.0, 3.0)
 
@@ -198,7 +202,7 @@ def test_north_is_at_the_top_of_maps_only() -> None:
         root.create_array(names[0], data=np.array(places), dimension_names=names[:1])
         data = np.arange(12.0).reshape(3, 4)
         found = preview(root.create_array("a", data=data, dimension_names=names))
-        assert np.array_equal(found.pixels[0, 0], colors(found)[top, 0])
+        assert np.array_equal(found.pixels[0, 0], colors(found.layers, found.is_image)[top, 0])
 
 
 def test_a_preview_says_what_it_shows_and_is_saved_whole(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
 
 import click
 
@@ -255,16 +256,28 @@ def find_hierarchies(where: str, storage_options: Options = None) -> Iterator[st
     A path or URL that is a hierarchy itself, or has none below, is yielded as it is. Symbolic links
     to folders are followed only if they lead to a hierarchy.
     """
+    for path in _relative_paths(where, storage_options):
+        yield path_below(where, path) if path else where
+
+
+def path_below(where: str, path: str) -> str:
+    """Return the path or URL of what is below; the query of a URL, such as a token, stays."""
+    if where.startswith(("http://", "https://")):
+        start, question, query = where.partition("?")
+        return f"{start.rstrip('/')}/{quote(path)}{question}{query}"
+    return path if where == "." else f"{where.rstrip('/')}/{path}"
+
+
+def _relative_paths(where: str, storage_options: Options) -> Iterator[str]:
+    """Yield the paths of the hierarchies below, or an empty one."""
     found: Iterator[str] = iter(())
     with suppress(OmnizarrError):  # which the command reports
         if not is_archive(where) and not os.path.isfile(where):
             store = resolve(where, read_only=True, storage_options=storage_options)
             if not is_hierarchy(store, "") and can_list(store):
                 found = _below(store, "")
-    start = "" if where == "." else f"{where.rstrip('/')}/"
-    first = next(found, None)
-    yield where if first is None else start + first
-    yield from (start + path for path in found)
+    yield next(found, "")
+    yield from found
 
 
 def _below(store: Store, folder: str) -> Iterator[str]:
@@ -281,10 +294,8 @@ def hierarchies_in(folder: str, storage_options: Options = None) -> dict[str, st
 
     None for what is a hierarchy itself, or has none below.
     """
-    found = [*find_hierarchies(folder, storage_options)]
-    start = "" if folder == "." else folder.rstrip("/")
-    paths = {path.removeprefix(start).lstrip("/"): path for path in found}
-    return None if found == [folder] else paths
+    found = [*_relative_paths(folder, storage_options)]
+    return None if found == [""] else {path: path_below(folder, path) for path in found}
 
 
 def is_complete(where: str, options: Options = None) -> bool:

@@ -18,6 +18,7 @@ from omnizarr.cli.answers import (
     command,
     count_errors,
     hierarchies_in,
+    path_below,
     path_command,
     problems_answer,
     run_each,
@@ -41,7 +42,7 @@ from omnizarr.cli.terminal import (
     wants_json,
 )
 from omnizarr.errors import InvalidArgument
-from omnizarr.extension import is_archive, number_text, size_text
+from omnizarr.extension import is_archive, number_text, redact_urls, size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
     from omnizarr.bulk.analysis.diff import DiffReport
@@ -145,7 +146,7 @@ def verify(
                 show_finding(finding)
             say(found)
             if "damaged-chunk" in found.counts:
-                remark(f"restore damaged chunks from a copy: {_RESTORE} COPY {path}")
+                say(f"restore damaged chunks from a copy: {_RESTORE} COPY {path}")
 
         return Answer(data, show, not found.ok, found)
 
@@ -433,7 +434,9 @@ def du(
         for name, usage in report.cumulated().items():
             below = name.removeprefix(top).strip("/")
             if levels is None or below.count("/") + bool(below) <= levels:
-                rows.append((usage, path if name == "/" else path.rstrip("/") + name))
+                rows.append(
+                    (usage, redact_urls(path if name == "/" else path_below(path, name[1:])))
+                )
                 nodes.append({"node": name, **usage.summary()})
         facts = {**report.total.summary(), "nodes": nodes, "errors": report.errors}
         return Answer(facts, lambda: None)

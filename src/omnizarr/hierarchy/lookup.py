@@ -396,13 +396,10 @@ def _similar_file(store: Store, path: str) -> str:
 
 # The first bytes of files that are often taken for Zarr, and advice.
 _SIGNATURES = {
-    b"\x89HDF": "an HDF5 or NetCDF-4 file, not Zarr; convert it with `omnizarr import`",
+    b"\x89HDF": "an HDF5 or NetCDF-4 file, not Zarr; `omnizarr import` it",
     b"CDF": "a NetCDF-3 file, not Zarr; open it with xarray",
-    **dict.fromkeys(
-        (b"II*\0", b"MM\0*", b"II+\0"),
-        "a TIFF file, not Zarr; convert it with `omnizarr import`",
-    ),
-    b"\x93NUMPY": "a file of numpy.save, not Zarr; convert it with `omnizarr import`",
+    **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0"), "a TIFF file, not Zarr; `omnizarr import` it"),
+    b"\x93NUMPY": "a file of numpy.save, not Zarr; `omnizarr import` it",
     b"PK": "a ZIP file; put zip:: in front of its path to open what is inside",
     b"SQLite format 3": "an SQLite file; put sqlite:// in front of its path",
 }

@@ -1,18 +1,19 @@
 """Plain web servers, read-only: keys are paths below a URL, parts are range requests.
 
-Keys cannot be listed. A name and password in the URL become a header, and its query string (a
-signature, say) is sent with every request; messages contain neither.
+Keys are listed where a server offers it (docs/serve.md). A name and password in the URL become a
+header, and its query string (a signature, say) is sent always; messages contain neither.
 """
 
 from __future__ import annotations
 
 import copy
 import gzip
+import json
 import re
 import time
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
@@ -32,6 +33,8 @@ from omnizarr.concurrency.retry import (
 from omnizarr.errors import InvalidArgument, StoreError, descriptor_shortage, known_names
 from omnizarr.stores import curl, identity, tracing
 from omnizarr.stores.base import (
+    Entry,
+    Names,
     Range,
     Requests,
     Traits,
@@ -50,6 +53,7 @@ _WHOLE: dict[str, Any] = {"range": {"offset": 0}}  # which shows that a value is
 _STABLE = 3  # seconds after which a date is trusted
 _ABSENT = frozenset({404, 410})
 _OPTIONS = ("headers", "absent_status")
+_LISTING = ("list_dir", "list_entries")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SECRETS = ("authorization", "cookie")  # headers that other servers do not get
 
@@ -82,8 +86,9 @@ class HTTPStore(NeverWritten):
         if at:
             login = unquote(user) if ":" in user else f"{unquote(user)}:"
             self.headers["authorization"] = f"Basic {b64encode(login.encode()).decode()}"
-        self._base = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
-        self._query = f"?{parts.query}" if parts.query else ""
+        path, query = (quote(p, "/%:;=@!$&'()*+,?~[]") for p in (parts.path, parts.query))
+        self._base = urlunsplit((parts.scheme, host, path.rstrip("/"), "", ""))
+        self._query = f"?{query}" if query else ""
         self.retry = retry or Retry()
         self.absent_status = _ABSENT | frozenset(absent_status)
         self.has_ranges = True  # until a response shows otherwise
@@ -107,6 +112,8 @@ class HTTPStore(NeverWritten):
         """Return this store with a check of every URL, also of redirects."""
         found = copy.copy(self)
         found._check_url, found.speed = check, Speed()
+        for name in _LISTING:
+            vars(found).pop(name, None)
         return found
 
     # Reading
@@ -178,6 +185,33 @@ class HTTPStore(NeverWritten):
 
     def generation(self, key: str) -> str | None:
         return _generation(self._value(key, None, "HEAD")[1])
+
+    def _list_entries(self, prefix: str) -> Iterator[Entry]:
+        keys, prefixes = self._list_dir(prefix)
+        yield from map(Entry, keys, keys.values())
+        for inner in prefixes:
+            yield from self._list_entries(inner)
+
+    def _list_dir(self, prefix: str) -> tuple[dict[str, int | None], Names]:
+        """Return keys, with sizes, and prefixes one level down, from a server that offers it."""
+        keys: dict[str, int | None] = {}
+        prefixes, after = Names(), ""
+        where = f"{self._base}/{quote(prefix)}{self._query or '?'}&list&after="
+
+        def ask() -> bytes | None:
+            request = self._request()._replace(url=where + after)
+            return self._interpret(self._response(request), request, None)[0]
+
+        while True:
+            try:
+                found = json.loads(self.retry.call(ask, store=self))  # type: ignore[arg-type]
+                keys |= {check_key(prefix + unquote(k)): n for k, n in found["keys"].items()}
+                prefixes += [check_key(prefix + unquote(p)) + "/" for p in found["prefixes"]]
+                before, after = after, found["next"] or ""
+                if unquote(after) <= unquote(before):
+                    return keys, prefixes
+            except (StoreError, ValueError, TypeError, LookupError, AttributeError) as e:
+                raise StoreError(f"cannot list {prefix!r} in {self!r}: {e!r}") from e
 
     # Requests
 
@@ -272,6 +306,8 @@ class HTTPStore(NeverWritten):
     ) -> VersionedValue:
         """Return the value in a response, or None for a missing key; raise for anything else."""
         status, headers, ranged = response.status, response.headers, request.range is not None
+        if headers.get("x-omnizarr") == "list":
+            vars(self).update({name: getattr(self, f"_{name}") for name in _LISTING})
         if not status:
             # Without a descriptor the next attempt comes when those of other requests are free.
             why = descriptor_shortage() or redact_urls(response.reason)
@@ -290,8 +326,8 @@ class HTTPStore(NeverWritten):
         if status in (401, 403):
             absent = "" if status == 401 else "; {'absent_status': {403}} if a key is missing"
             raise StoreError(
-                f"access is denied (status {status}); give the header that it needs, such as a token:"
-                f" storage_options={{'headers': {{'Authorization': 'Bearer TOKEN'}}}}{absent}"
+                f"access is denied (status {status}); give the header that it needs, such as a"
+                f" token: storage_options={{'headers': {{'Authorization': 'Bearer TOKEN'}}}}{absent}"
             )
         if status in TRANSIENT_STATUS:
             raise TransientError(said, _retry_after(headers))

@@ -20,8 +20,10 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnizarr.errors import InvalidArgument
+from omnizarr.viewer.metrics import REFUSED
 
 ANY_ADDRESS = ("0.0.0.0", "::")  # of a server that listens at all addresses of the machine
+MORE_HEADERS = "omnizarr.headers"  # in the scope of a request: of its response
 _log = logging.getLogger("omnizarr.serve")
 _BUSY = "the server is busy; try again"
 _TOKEN = re.compile(r'((?![;,"\\&=%+#])[!-~])+')  # can be part of a URL and of headers
@@ -97,7 +99,7 @@ class RequestGate:
                 await self._app(scope, receive, send)
             return  # a web socket, which is refused
         request = Request(scope)
-        extra = [*_ALWAYS]
+        extra = scope[MORE_HEADERS] = [*_ALWAYS]
         answered = False
 
         async def send_with_headers(message: Message) -> None:
@@ -118,6 +120,8 @@ class RequestGate:
         portion = None if refusal is not None else self._running.try_take(client_of(scope))
         if portion is None:
             refusal = refusal or json_response({"error": _BUSY}, 503, {"retry-after": "1"})
+            if refusal.status_code >= 400:
+                scope[REFUSED] = True
             await refusal(scope, receive, send_with_headers)
             return
         try:
@@ -147,7 +151,8 @@ class RequestGate:
         tokens = [given.strip()] if kind.lower() == "bearer" else []
         tokens.append(request.cookies.get(_cookie_name(scope), ""))
         tokens += request.query_params.getlist("token")
-        if self._token is not None and not self._is_token(tokens):
+        open_ = self._token is None or scope["path"] == "/health"  # which probes ask for
+        if not open_ and not self._is_token(tokens):
             message = "a token is needed: ?token=… or the header Authorization: Bearer …"
             return json_response({"error": message}, 401, {"www-authenticate": "Bearer"})
         return None

@@ -26,6 +26,7 @@ from omnizarr.extension import LeadsOutside, Store, ThreadPool, can_list, traits
 from omnizarr.viewer import access, keys
 from omnizarr.viewer.describe import caused_by, chunk_map, find_array, public_message
 from omnizarr.viewer.folder import Folder, Located
+from omnizarr.viewer.metrics import Metrics
 from omnizarr.viewer.values import TEXT, EncodedValues, Parts, TooLarge, Wanted, read_values
 
 T = TypeVar("T")
@@ -33,6 +34,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 _files = ThreadPool(config.MAX_THREADS, "omnizarr-serve")  # for stores that answer at once
 _requests = ThreadPool(None, "omnizarr-serve-requests")  # for stores on servers
 MAX_MEMBERS = 5000  # in one answer
+LISTS = (b"x-omnizarr", b"list")  # tells that keys are listed; see `omnizarr.stores.http`
 _POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline';"
     " base-uri 'none'; form-action 'none'; frame-ancestors "
@@ -60,6 +62,7 @@ class Served:
         self._policy = _POLICY + " ".join(around)
         self.folder = Folder(store, follow_links=options.follow_links)
         self.store = self.folder.store
+        self.numbers = Metrics()
 
     # Threads
 
@@ -109,6 +112,14 @@ class Served:
     async def stored(self, request: Request) -> Response:
         """Answer with the value of a key."""
         key = keys.requested_key(request, "/store/")
+        if can_list(self.store):
+            request.scope[access.MORE_HEADERS].append(LISTS)
+            if "list" in request.query_params:
+                after = request.query_params.get("after", "")
+                work = self.decode(
+                    access.client_of(request.scope), self.folder.listing, key, after, MAX_MEMBERS
+                )
+                return access.json_response(await while_connected(request, work))
         found = await self._locate(key)
         if found is None:  # a folder of hierarchies, which has no values of its own
             raise HTTPException(404, f"there is no key {key!r} in a hierarchy")
@@ -189,6 +200,16 @@ class Served:
         portion.keep(size)
         value = keys.HeldValue(found.body, close=portion.close)
         return await keys.send(request, value, (0, size), 200, headers, self.read)
+
+    # Operations
+
+    async def health(self, request: Request) -> Response:
+        """Answer that the server runs."""
+        return access.json_response({"status": "ok"})
+
+    async def metrics(self, request: Request) -> Response:
+        """Answer with numbers about requests."""
+        return Response(self.numbers.text(), media_type="text/plain; version=0.0.4")
 
     # The page
 
@@ -274,6 +295,8 @@ def application(store: Store, options: access.ServerOptions | None = None) -> AS
         ("/api/node", served.node),
         ("/api/values", served.values),
         ("/api/chunks", served.chunks),
+        ("/health", served.health),
+        ("/metrics", served.metrics),
     ]
     app = Starlette(
         routes=[Route(path, handler, methods=["GET"]) for path, handler in routes],
@@ -283,4 +306,6 @@ def application(store: Store, options: access.ServerOptions | None = None) -> AS
     )
     app.router.redirect_slashes = False
     methods, gate = ("GET", "HEAD"), access.RequestGate(app, options)
-    return CORSMiddleware(gate, options.origins, methods, "*", expose_headers=_EXPOSED)
+    return served.numbers.measure(
+        CORSMiddleware(gate, options.origins, methods, "*", expose_headers=_EXPOSED)
+    )

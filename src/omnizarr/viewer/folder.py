@@ -10,6 +10,7 @@ import os
 import time
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 from omnizarr import extension
 from omnizarr.bulk.view_as.store import view_as
@@ -171,6 +172,30 @@ class Folder:
         above = [*paths.ancestors(path), path][1:]
         closed = len(above) > MAX_DEPTH or any(is_link(self.store, each) for each in above)
         return [] if closed or not can_list(self.store) else extension.list_folder(self.store, path)
+
+    def listing(self, prefix: str, after: str, limit: int) -> Json:
+        """Return keys with sizes, and prefixes, one level below a prefix: names that follow one.
+
+        Names are percent-encoded, as in a path; "next" is the last one if there are more.
+        """
+        path = prefix.removesuffix("/")
+        store, start = self.store, paths.prefix(path)
+        found = self.locate(path)
+        if found is not None:
+            store, start = found[0].store, paths.prefix(found[1])
+            ends = {key for each in extension.list_dir(store, start) for key in each}
+        else:
+            ends = {p if extension.is_archive(p) else f"{p}/" for p in self.names(path)}
+        known = sorted(end for end in ends if not extension.is_ours(end) and end > start + after)
+        shown = known[:limit]
+        keys, sizes = [end for end in shown if not end.endswith("/")], dict[str, int]()
+        if isinstance(store, extension.HasSizes):
+            sizes = store.sizes(keys)
+        return {
+            "keys": {quote(key[len(start) :], safe=""): sizes.get(key) for key in keys},
+            "prefixes": [quote(e[len(start) : -1], safe="") for e in shown if e.endswith("/")],
+            "next": quote(shown[-1][len(start) :]) if shown != known else None,
+        }
 
     def _exists(self, path: str) -> bool:
         """Return True for a folder, also an empty one, and for a link."""
