@@ -326,8 +326,8 @@ class HTTPStore(NeverWritten):
         if status in (401, 403):
             absent = "" if status == 401 else "; {'absent_status': {403}} if a key is missing"
             raise StoreError(
-                f"access is denied (status {status}); give the header that it needs, such as a"
-                f" token: storage_options={{'headers': {{'Authorization': 'Bearer TOKEN'}}}}{absent}"
+                f"access is denied (status {status}); give the header that it needs, a token:"
+                " storage_options={'headers': {'Authorization': 'Bearer TOKEN'}}" + absent
             )
         if status in TRANSIENT_STATUS:
             raise TransientError(said, _retry_after(headers))
