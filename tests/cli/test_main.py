@@ -214,7 +214,7 @@ def test_results_are_printed_when_they_are_there_also_before_an_interruption(
 
     monkeypatch.setitem(main.commands, "look", look)
     result = run("look", "a", "bad", "b", "stop", "--json")
-    assert result.exit_code == 143
+    assert result.exit_code == 4
     assert result.stdout.splitlines()[1:3] == ['{"path": "a", "n": 1},', '{"path": "b", "n": 1}']
     found = json.loads(result.stdout)
     assert [each["path"] for each in found["failures"]] == ["bad"]
