@@ -199,7 +199,7 @@ class ReadOnly(OmnizarrError, PermissionError, TypeError, ValueError):
 
 
 class StoreError(OmnizarrError, OSError):
-    """The store failed, or cannot do what was requested."""
+    """The store failed, or cannot do the requested operation."""
 
 
 class TargetError(StoreError):

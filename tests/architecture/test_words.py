@@ -12,7 +12,10 @@ import omnizarr
 SOURCE = Path(omnizarr.__file__).parent
 FRAGMENT = re.compile(r"\s*(Whether|What|How|Where|Which|Why|When|Who)\b")
 # Phrases that no native speaker would write in a summary.
-CLUMSY = re.compile(r"\b(so many|no more than|what is given|of theirs|what is there|ends it)\b")
+CLUMSY = re.compile(
+    r"\b(so many|no more than|what (is|was|were) (given|there|stored|written)|of theirs|ends it"
+    r"|that of|those that|whatever|had better)\b"
+)
 # Words that this code base once used for locks, retries, thread pools, budgets and caches.
 PRIVATE = {
     *("allowance", "crew", "holes", "owned", "patience", "patiently", "redone", "remembered"),

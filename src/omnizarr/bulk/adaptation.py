@@ -109,7 +109,7 @@ class Options:
 def adapt_nodes(
     start: Location, nodes: Mapping[str, Node], goal: Format, options: Options
 ) -> Adapted:
-    """Return all arrays and groups in another format; raise naming all that it cannot express."""
+    """Return all arrays and groups in another format; raise naming nodes that it cannot express."""
     if not goal.has_groups and isinstance(nodes.get(""), GroupModel):
         raise CannotExpress(
             f"{start.at('')} is a group, and zarr {goal.name} has only arrays; convert its arrays"

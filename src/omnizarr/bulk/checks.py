@@ -122,7 +122,7 @@ _DERIVED = ("ok", "complete", "omitted", "errors", "warnings")
 
 @dataclass
 class VerifyReport(Outcome):
-    """The result of `verify`: counts of what was checked, and the problems found.
+    """The result of `verify`: counts of checked items, and the problems found.
 
     At most `MAX_FINDINGS` findings of each kind are listed; `counts` has the number of all of them.
     """

@@ -95,7 +95,7 @@ class Phase(Generic[O]):
 
 @dataclass
 class Plan(Generic[O]):
-    """The phases of a job, what was decided and why, and its output.
+    """The phases of a job, its decisions with their reasons, and its output.
 
     Attributes:
         operation: The operation, such as "rechunk a.zarr to b.zarr".

@@ -226,7 +226,7 @@ class Journal(Generic[O]):
             self.flush()
 
     def flush(self, quiet: bool = False) -> None:
-        """Store what was noted since the last entry; with `quiet`, do not warn if that fails."""
+        """Store the notes since the last entry; with `quiet`, do not warn if that fails."""
         if self._new:
             self.used = True
             ids = np.array(self._new, "<u8").tobytes()

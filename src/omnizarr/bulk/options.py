@@ -137,7 +137,7 @@ class WriteOptions(MemoryOptions):
     """The options of jobs that write a hierarchy."""
 
     overwrite: bool = option(
-        False, "Replace what is at the destination when the result is complete."
+        False, "Replace existing data at the destination when the result is complete."
     )
     destination_options: Mapping[str, Any] | None = option(
         None, "Options for the store of the destination, instead of `storage_options`."

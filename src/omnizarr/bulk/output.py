@@ -302,7 +302,7 @@ class ChangeOutput(Output):
             self.publication.note_finished()
 
     def abandon(self) -> None:
-        """Keep what was written for a job that resumes this one, if anything was."""
+        """Keep written values, if there are any, for a job that resumes this one."""
         error, (store, prefix) = sys.exception(), self.journal
         if stores.can_list(store) and next(iter(stores.list_prefix(store, prefix)), None) is None:
             with suppress(OmnizarrError):  # the first error is the one to raise
@@ -379,7 +379,7 @@ class SeveralNodes(ChangeOutput):
         self.change()
 
     def abandon(self) -> None:
-        """Keep what was written for a job that resumes this one."""
+        """Keep the written values for a job that resumes this one."""
         for output in self.outputs.values():
             if output._build is not None:
                 output.abandon()
@@ -535,7 +535,7 @@ class CopyOutput(Output):
             Publication.at(*self.place, left).clear()
 
     def abandon(self) -> None:
-        """Keep what was copied, and say how to go on."""
+        """Keep the copied values, and say how to go on."""
         error = sys.exception()
         state, how = "is as it was", "the same copy with resume=True goes on from here"
         if self._staged is None and self.publication is not None:

@@ -344,7 +344,7 @@ def _blocks_of(source: Any) -> Iterator[Box]:
 
 @dataclass(frozen=True)
 class ReduceBox:
-    """Compute a box of a level from the finer one, and store it; what was read, too, in `copy`."""
+    """Compute and store a box of a level from the finer one, which is stored in `copy`, too."""
 
     source: Any  # an array, or anything whose slices are NumPy arrays
     target: Array

@@ -227,12 +227,12 @@ def repair(
             say("nothing to repair")
             remark(f"damaged chunks are found by verify, and restored by {_RESTORE} COPY {path}")
         if not yes and states & {"unused", "out of date"}:
-            say("give --yes to remove what is unused and rebuild what is out of date")
+            say("give --yes to remove unused files and rebuild outdated metadata")
         if "resumable" in states:
             remove = "--yes" if remove_jobs else "--remove-jobs --yes"
             say(
                 "run the command of a resumable job again with --resume to finish it, or give"
-                f" {remove} to remove what it has written"
+                f" {remove} to remove its output"
             )
 
     return Answer({"leftovers": [each.to_json() for each in found]}, show, value=found)

@@ -127,7 +127,7 @@ def _split_at_hierarchy(path: str) -> tuple[str, str]:
 @shared_option("chunks")
 @shared_option("shards")
 @shared_option("codecs")
-@shared_option("fill_value", help="Value of what was never written.")
+@shared_option("fill_value", help="Value of elements that were never written.")
 @click.option("--dimensions", metavar="NAMES", help="Names of the axes, such as time,lat,lon.")
 @click.option(
     "--attribute", "attributes", multiple=True, metavar="KEY=VALUE", callback=parse_pairs,

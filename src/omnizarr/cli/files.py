@@ -29,7 +29,7 @@ _METHOD = {"type": click.Choice(NAMES)}
 
 
 def _run(job: Any, where: Where, what: str, destination: str) -> int:
-    """Run a job, or show its plan; print its result and what it left out."""
+    """Run a job, or show its plan; print its result and the skipped items."""
     if where.dry_run:
         return planned(job, where).give()
     outcome: Filled = run_job(job, where)

@@ -423,12 +423,12 @@ def preview(
 @click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 takes any that is free.")
 @click.option(
     "--token", envvar="OMNIZARR_TOKEN",
-    help="Text that clients have to give; 'random' makes one. Also the variable OMNIZARR_TOKEN.",
+    help="Text that clients must send; 'random' makes one. Also the variable OMNIZARR_TOKEN.",
 )  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")
 @click.option(
     "--origin", "origins", multiple=True, metavar="URL",
-    help="Web site whose pages may read what is served; several may be given. Default: all.",
+    help="Website whose pages may read the data; may be repeated. Default: all.",
 )  # fmt: skip
 @click.option(
     "--host-name", "host_names", multiple=True, metavar="NAME",

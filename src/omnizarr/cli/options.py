@@ -57,7 +57,7 @@ JSON, QUIET, COMMAND = "omnizarr.as_json", "omnizarr.quiet", "omnizarr.command"
 
 
 def _kept(key: str) -> Callable[..., None]:
-    """Return the callback of an option whose value is kept in the context's `meta`."""
+    """Return the callback of an option that keeps its value in the context's `meta`."""
 
     def keep(context: click.Context, parameter: click.Parameter, given: bool) -> None:
         context.meta[key], context.meta[COMMAND] = given, context
@@ -78,7 +78,7 @@ path_argument = click.argument("path", type=_PATH)
 paths_argument = click.argument("paths", metavar="PATH...", type=_PATH, nargs=-1, required=True)
 NODE = "Path of a node inside the hierarchy."
 node_option = click.option("--node", default="", help=NODE)
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the plan.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
 

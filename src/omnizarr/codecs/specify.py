@@ -170,7 +170,7 @@ class PipelineSpec:
 
 
 def pipeline(array: ArrayModel) -> PipelineSpec:
-    """Return the codecs of an array by kind; for a sharded array, those of its inner chunks."""
+    """Return the codecs of an array by kind; for a sharded array, of its inner chunks."""
     filters, codecs = list[Named](), array.codecs
     while True:
         groups: dict[str, list[Named]] = {each: [] for each in KINDS}

@@ -144,7 +144,7 @@ class locked_files:
 
 
 class Taken(Exception):
-    """Another process has locked a file; `text` is what it wrote there."""
+    """Another process has locked a file; `text` is its note there."""
 
     def __init__(self, text: bytes) -> None:
         super().__init__(text)

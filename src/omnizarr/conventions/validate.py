@@ -301,7 +301,7 @@ def geo(store: Store, path: str) -> Found:
 
 
 def _geo_problems(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield attributes of ``proj:`` and ``spatial:`` that are wrong, and what was expected."""
+    """Yield attributes of ``proj:`` and ``spatial:`` that are wrong, with the expected values."""
     kinds = {"proj:code": str, "proj:wkt2": str, "proj:projjson": dict}
     stated = [name for name in kinds if name in attributes]
     for name in stated:

@@ -177,7 +177,7 @@ def _any_item(value: Any, test: Callable[[Any], bool]) -> bool:
 
 
 def _has_tuples(value: Any) -> bool:
-    """Return True if records are given as tuples, as NumPy demands."""
+    """Return True if records are tuples, as NumPy demands."""
     while isinstance(value, list) and value:
         value = value[0]
     return isinstance(value, tuple)

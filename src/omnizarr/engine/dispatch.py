@@ -1,4 +1,4 @@
-"""Reads and writes of one array: the kernel does what it can, the reference engine the rest.
+"""Reads and writes of one array: by the kernel if it can, else by the reference engine.
 
 An ordinary read goes from `read` through `kernel.read` to C; what is rare (the chunk cache, missing
 chunks that matter, what the kernel cannot do) branches off here and comes back here.

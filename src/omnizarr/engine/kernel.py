@@ -166,7 +166,7 @@ def _read_in_parts(
     threads: int,
     skip_missing: bool,
 ) -> list[int] | None:
-    """Do as `read` does for few chunks in files, each of which several threads read."""
+    """Do as `read` does for few chunks in files, with several threads for each chunk."""
     began, store = perf_counter(), cast(Any, array.store)
     most = min(-(-threads // plan.count), max(1, out.nbytes // plan.count // PART))
     keys, rows, numbers = list[str](), list[tuple[Any, ...]](), list[int]()

@@ -132,7 +132,7 @@ def own_documents(
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The keys to fetch for a path, and the decision by what was found."""
+    """The keys to fetch for a path, and the decision from the documents found."""
 
     path: str
     wanted: str | None = None  # a format's name, or None for any

@@ -108,7 +108,7 @@ def _codec(fields: Fields, where: str, stated: Any, name: str) -> Named | None:
     match = _CODEC.fullmatch(uri)
     if match is None:
         if not is_uri(uri):
-            message = f"expected a URI, got {uri!r}; write {CODECS}{uri}/1.0 for that of the draft"
+            message = f"expected a URI, got {uri!r}; write {CODECS}{uri}/1.0 for the draft"
             fields.error(f"{where}.{name}", message)
         return Named(uri, configuration, where=where)
     if match[1] == "endian":

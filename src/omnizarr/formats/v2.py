@@ -59,7 +59,7 @@ class V2(Format):
         for name in path.split("/"):
             if name in (*NAMES, ".zmetadata"):
                 raise InvalidName(
-                    f"node name {name!r} in {paths.show(path)!r} is that of a metadata document"
+                    f"node name {name!r} in {paths.show(path)!r} is the name of a metadata document"
                 )
 
     def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:

@@ -32,7 +32,7 @@ _MISSING: Any = object()
 
 
 class Write(Protocol):
-    """Apply a change to the stored attributes, and return what it returned."""
+    """Apply a change to the stored attributes, and return its result."""
 
     def __call__(self, edit: Callable[[dict[str, Any]], T]) -> T: ...
 

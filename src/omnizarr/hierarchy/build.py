@@ -323,7 +323,7 @@ class Build:
         self.old = found[0]
 
     def discard(self) -> None:
-        """Erase what was written, but for the chunks of a job, which can be resumed."""
+        """Erase the written values, except the chunks of a job, which can be resumed."""
         publication, store, path = self.publication, self.target.store, self.target.path
         with suppress(OmnizarrError):  # the first error is the one to raise
             if publication.stage is not None:

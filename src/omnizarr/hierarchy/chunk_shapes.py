@@ -147,5 +147,5 @@ def _grow_shard(
 
 
 def stored_bytes(data_type: DataType) -> int:
-    """Return the bytes of a stored item; text is taken for an eighth of what it needs in memory."""
+    """Return the bytes of a stored item; text counts an eighth of its size in memory."""
     return item_bytes(data_type.dtype) // (8 if data_type.variable else 1)

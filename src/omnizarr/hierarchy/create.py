@@ -208,7 +208,7 @@ def save(
         return
     arrays = {f"arr_{i}": a for i, a in enumerate(args)}
     for name in named & arrays.keys():
-        raise InvalidArgument(f"{name} is the name of an array that is given by position")
+        raise InvalidArgument(f"{name} is the name of a positional array")
     arrays |= {k: v for k, v in kwargs.items() if k in named}
     if not arrays:
         raise InvalidArgument("give at least one array to save")

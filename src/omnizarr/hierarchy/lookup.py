@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # the engine is slow to import
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 MODES = ("r", "r+", "a", "w", "w-")
 _MODES_EXPLAINED = (
-    "r reads, r+ reads and writes what is there, a also creates, w replaces what is there,"
+    "r reads, r+ reads and writes, a also creates, w replaces an existing node,"
     " w- creates and refuses to replace"
 )
 _FILE_NAME = re.compile(r"^(~|[a-z0-9]+://)|\.zarr(\.zip)?/?$")  # of a file, not of a node
@@ -283,7 +283,7 @@ def root_formats(store: Store, wanted: str | None = None, separator: str = ".") 
 
 
 def absence_reason(store: Store, path: str, wanted: str | None) -> str:
-    """Return the message for a path without a node, with what was found instead."""
+    """Return the message for a path without a node, with the names found instead."""
     kind = "" if wanted is None else f"{title(wanted, '')} "
     message = f"there is no {kind}array or group at {paths.show(path)} in {store!r}"
     try:

@@ -154,7 +154,7 @@ def point_positions(
             f"points need a position for each of {len(axes)} axes, got {len(items)}"
         )
     if not all(_is_list(i) or _is_integer(i) for i in items) or any(_is_mask(i) for i in items):
-        raise SelectionError("points are given by lists of integers")
+        raise SelectionError("points need lists of integers")
     columns = [_integers(i) for i in items]
     try:
         spread = np.broadcast_arrays(*columns)
@@ -235,7 +235,7 @@ def _items(selection: Any) -> list[Any]:
 
 
 def _expand(selection: Any, rank: int) -> list[Any]:
-    """Return one item for every axis, in place of an ellipsis and of what was left out."""
+    """Return one item for every axis, in place of an ellipsis and of omitted axes."""
     items = _items(selection)
     for item in items:
         if not (item is Ellipsis or isinstance(item, slice) or _is_integer(item) or _is_list(item)):

@@ -109,7 +109,7 @@ class DirectoryStage(Stage):
         return True
 
     def move(self, old: Extent, new: Extent) -> bool:
-        """Rename a folder with all that belongs to a node; return False if that is not possible."""
+        """Rename a folder with everything of a node; return False if that is not possible."""
         before = self._entries(self.root, old, metadata_first=True)
         after = [prefix[:-1] for prefix in new.prefixes]
         if len(before) != 1 or len(after) != 1 or os.path.islink(self.root + before[0]):

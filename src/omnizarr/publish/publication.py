@@ -177,7 +177,7 @@ class Publication:
                 self.store.set(self.key, replace(self.mark, finished=True).write())
 
     def clear(self) -> None:
-        """Erase all that is left: the marker last, or first if a stage is unfinished."""
+        """Erase the remains: the marker last, or first if a stage is unfinished."""
         if self.stage is not None:
             self.stage.discard()
         else:

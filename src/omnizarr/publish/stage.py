@@ -278,7 +278,7 @@ class Stage:
         self.target.erase(self.prefix + PLAN)  # not there yet: raises where nothing can be erased
 
     def replace(self, old: Extent, new: Extent) -> None:
-        """Replace all that belongs to `old` by what is staged and belongs to `new`."""
+        """Replace everything of `old` by the staged contents of `new`."""
         try:
             plan = self._make_plan(old, new) | {"path": self.path}
             self._write(PLAN, plan)
@@ -294,7 +294,7 @@ class Stage:
             self._finish(plan)
 
     def remove(self, old: Extent) -> bool:
-        """Erase all that belongs to `old` in one step; return False if that is not possible."""
+        """Erase everything of `old` in one step; return False if that is not possible."""
         if not isinstance(self.target, ChangesKeys):
             return False
 
@@ -487,7 +487,7 @@ class MemoryStage(Stage):
         self.store = MemoryStore(self._staged)
 
     def check(self, old: Extent) -> None:
-        """Raise nothing: whatever is in memory can be replaced."""
+        """Raise nothing: everything in memory can be replaced."""
 
     def replace(self, old: Extent, new: Extent) -> None:
         staged = [key for key in self._staged if new.has(key)]

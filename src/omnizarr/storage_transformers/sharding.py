@@ -184,7 +184,7 @@ class IndexedShards:
         return found
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        """Return the bytes of existing values by key; those of chunks from the indexes."""
+        """Return the bytes of existing values by key; for chunks, from the indexes."""
         wanted = {key: self._place(key) for key in keys}
         found = sizes(self.store, [key for key, place in wanted.items() if place is None])
         shards = {place[0] for place in wanted.values() if place is not None}
@@ -252,7 +252,7 @@ class IndexedShards:
         return [*self._chunks([shard], self.prefix)]
 
     def _chunks(self, keys: Iterable[str], prefix: str) -> Iterator[str]:
-        """Yield the keys below a prefix, with those of chunks in place of those of shards."""
+        """Yield the keys below a prefix, with keys of chunks in place of their shards."""
         left = iter(keys)
         while some := [*itertools.islice(left, BATCH)]:
             shards = {key: c for key in some if (c := self._coords(key)) is not None}

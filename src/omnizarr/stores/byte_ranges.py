@@ -64,7 +64,7 @@ def join_ranges(parts: Iterable[Range], gap: int = GAP, largest: int = sys.maxsi
 
 
 def coalesce(wanted: Sequence[Request], *, gap: int = GAP, largest: int = LARGEST) -> list[Fetch]:
-    """Return few requests for all that is wanted; join ranges of one key with small gaps."""
+    """Return few requests for many ranges; join ranges of one key with small gaps."""
     by_key: dict[str, list[tuple[int, Range | None]]] = {}
     for number, (key, range) in enumerate(wanted):
         by_key.setdefault(key, []).append((number, range))

@@ -236,7 +236,7 @@ def _fsspec_factory(scheme: str) -> Any | None:
 
 
 def _fsspec_schemes() -> list[str]:
-    """Return the schemes that fsspec knows, also those that need one more package."""
+    """Return the schemes of fsspec, also of file systems that need one more package."""
     try:
         from fsspec.registry import available_protocols  # noqa: PLC0415 - optional
     except ImportError:

@@ -1,4 +1,4 @@
-"""A store in a table of an SQLite file, and what it has in common with LMDB.
+"""A store in a table of an SQLite file, and the code that it shares with LMDB.
 
 A generation is a digest of the value, so that data of other programs has one too. The table is that
 of zarr-python 2: ``zarr(k TEXT PRIMARY KEY, v BLOB)``. Every thread has its own connection.

@@ -104,7 +104,7 @@ class Trace:
         return "\n".join(map(str.rstrip, lines))
 
     def add(self, store: object, array: Any, counts: Mapping[str, float]) -> None:
-        """Add counts of a store and an array, each of which may be None."""
+        """Add counts of a store and an array; each may be None."""
         key = get_ident(), id(store), id(array)
         found = self._counts.get(key)
         if found is None:

@@ -78,7 +78,7 @@ class Explanation(Outcome):
 def explain(
     array: Array, plan: Any, sizes: bool, price_per_1000_requests: float, price_per_gb: float
 ) -> Explanation:
-    """Return what it costs to read a plan; see `View.explain`."""
+    """Return the cost of reading a plan; see `View.explain`."""
     bound = extension.bound_array(array)
     found = Explanation(plan.shape, all_chunks=array.nchunks, exact=sizes)
     if reason := kernel.refusal(bound):
@@ -125,7 +125,7 @@ def _add_requests(found: Explanation, array: BoundArray, plan: Any) -> None:
 
 
 def _decoded(pipeline: CodecPipeline, region: Any, index: bytes | None = None) -> tuple[int, int]:
-    """Return the chunks in part of a stored value, and the decoded bytes of those that exist."""
+    """Return the chunks in part of a stored value, and the decoded bytes of existing ones."""
     if pipeline.sharded is None:
         count = math.prod(getattr(pipeline.array_bytes, "counts", ()))
         return count, pipeline.spec.nbytes or engine.UNKNOWN
@@ -258,7 +258,7 @@ class DryStore:
         return part.of(rest + stored if layout.at_end else stored + rest)
 
     def _size(self, key: str) -> int:
-        """Return the size of a value; that of a shard from its index."""
+        """Return the size of a value; for a shard, from its index."""
         stored = self.indexes.get(key)
         if stored is None:
             return 0 if key in self.indexes else self.sizes.get(key, 0)

@@ -225,7 +225,7 @@ def _objects(value: Any) -> list[Json]:
 
 
 def _each(members: Json, names: Sequence[str], change: Callable[[Json], Json]) -> Json:
-    """Return members of which some, objects or lists of them, are changed."""
+    """Return members with some changed: objects, or lists of objects."""
 
     def changed(value: Any) -> Any:
         return change(value) if isinstance(value, dict) else value

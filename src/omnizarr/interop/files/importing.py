@@ -104,7 +104,7 @@ class Import(MemoryOptions, Job[Filled]):
     method: str = option("mean", "Downsampling method of images.")
     exclude: Sequence[str] = option((), "Patterns of paths to leave out.")
     strict: bool = option(False, "Fail if anything would be left out, instead of listing it.")
-    overwrite: bool = option(False, "Replace what is at the destination.")
+    overwrite: bool = option(False, "Replace existing data at the destination.")
     options: Mapping[str, Any] = field(
         default_factory=dict,
         metadata=told('Options of `create_array`, such as ``{"compressors": "zstd"}``.'),
@@ -418,7 +418,7 @@ class _Nodes:
         return Phase("read the files", tasks, count, size, bytes_read=size)
 
     def decisions(self) -> list[str]:
-        """Return lines about what was chosen."""
+        """Return lines about the chosen options."""
         lines = [f"zarr {self.location.format.name}: {len(self.sources)} arrays"]
         lines += [line for image in self.images for line in describe_image(image)]
         lines += self.contents.notes
@@ -426,7 +426,7 @@ class _Nodes:
 
 
 def _check_dimensions(job: Import, contents: Contents) -> None:
-    """Raise if chunks or shards are given for a dimension that no array has."""
+    """Raise if chunks or shards name a dimension that no array has."""
     known = {n for e in contents.arrays.values() for n in e.dimension_names or () if n}
     for what, given in (("chunks", job.chunks), ("shards", job.shards)):
         if isinstance(given, Mapping):
@@ -490,7 +490,7 @@ def _items_per_task(entry: ArrayEntry, memory: int) -> int:
 
 
 def import_file(files: Any, destination: Any, **options: Any) -> Filled:
-    """Write the contents of files of other formats as Zarr, and say what was written.
+    """Write the contents of files of other formats as Zarr, and report the result.
 
     Formats are HDF5, NetCDF4, TIFF, OME-TIFF, ``.npy`` and ``.npz``.
 

@@ -157,7 +157,7 @@ def unread(text: str | None) -> list[str]:
 
 
 def _is_kept(name: str, value: str) -> bool:
-    """Return True if `read_images` keeps all that the value of an attribute says."""
+    """Return True if `read_images` keeps the whole value of an attribute."""
     if name in _SIZES.values():
         return _size(value) is not None
     if name == "Color":

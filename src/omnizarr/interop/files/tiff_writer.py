@@ -108,7 +108,7 @@ class TiffWriter(FileWriter):
                 self.map = found
                 self.tags = place_tags(found, self.skipped)
         if len(self.levels) > len(self._levels()):
-            self.skipped["coarser levels"] = "the file has only those that GDAL can find"
+            self.skipped["coarser levels"] = "the file has only levels that GDAL can find"
         if not self.is_ome:
             self.tags += value_tags(first, self._type(), self._bands(), self.skipped)
 

@@ -88,7 +88,7 @@ def scratch_store() -> Any:
 
 
 def forget() -> None:
-    """Forget the objects that were replaced, and what was made of them."""
+    """Forget the replaced objects, and everything made of them."""
     replaced.clear()
     _scratch_class.cache_clear()
     _number_type.cache_clear()

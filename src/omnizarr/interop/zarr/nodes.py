@@ -196,7 +196,7 @@ def later(target: str) -> Any:
 
 
 def parse(document: Mapping[str, Any]) -> Any:
-    """Return zarr-python's metadata for a document; raise what it raises."""
+    """Return zarr-python's metadata for a document; pass on its errors."""
     if document.get("zarr_format") not in (2, 3):
         raise InvalidMetadata(
             f"Invalid zarr_format: {document.get('zarr_format')}. Expected 2 or 3"

@@ -61,7 +61,7 @@ class ZarrTarget:
         return ZarrTarget(self.store, paths.join(self.path, paths.normalize(name)), self.given)
 
     def remove_empty_directories(self) -> None:
-        """Remove directories that hold nothing, where a program replaces all that is there."""
+        """Remove directories that hold nothing, if a program replaces their contents."""
         root = stores.direct_file_root(self.store)
         if root is not None and not self.store.read_only:
             _remove_empty(Path(os.fsdecode(root)) / self.path)

@@ -378,7 +378,7 @@ class SessionStage(Stage):
         self.store = stores.LocalStore(self._directory.name)
 
     def check(self, old: Extent) -> None:
-        """Do nothing: whatever is in a session can be replaced."""
+        """Do nothing: everything in a session can be replaced."""
 
     def replace(self, old: Extent, new: Extent) -> None:
         try:

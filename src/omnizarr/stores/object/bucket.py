@@ -364,7 +364,7 @@ class Bucket:
         return [f"{parts.scheme}://{host}{each}" for each in signed]
 
     def _client_key(self) -> Key | None:
-        """Return a cache key of all that makes a client; None if an object among it is unknown."""
+        """Return a cache key of the arguments of a client; None if one is an unknown object."""
         seen = {n: v for n, v in os.environ.items() if n.upper().startswith(_ENVIRONMENT)}
         given = [sorted(each.items()) for each in (self.config, self.client_options, seen)]
         return typed_key((self.kind, self.name, self.access, given), _profile)

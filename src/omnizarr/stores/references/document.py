@@ -51,7 +51,7 @@ class ReferenceTarget(NamedTuple):
         return self.span if range is None else range.within(self.span)
 
     def generation(self, found: str | None) -> str | None:
-        """Return the generation of the value, from that of the file."""
+        """Return the generation of the value, from the generation of the file."""
         return None if found is None else value_digest(repr((found, self.span)).encode())
 
 

@@ -414,7 +414,7 @@ def _reading_target() -> Iterator[None]:
 def _checked(
     key: str, store: Store, at: str, target: ReferenceTarget, part: Range | None, found: T | None
 ) -> T:
-    """Return what was found of a target; raise if it is missing or too short."""
+    """Return the facts about a target; raise if it is missing or too short."""
     if found is None:
         raise TargetError(
             f"the target {at!r} in {store!r} of the reference {key!r} does not exist; it was moved"
