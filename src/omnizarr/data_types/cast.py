@@ -142,8 +142,7 @@ def convert(
         raise WrongType(f"{repr_of(value)} cannot be stored as {dtype}{where}: {e}") from None
     if item is bytes and array.dtype.kind != "S":
         good = _each(lambda each: isinstance(each, bytes), array)
-        if not good.all():
-            raise _refusal(array, "bytes", where, "", good, "it is not bytes", WrongType)
+        _check(array, "bytes", where, "", good, "it is not bytes", WrongType)
         array = np.asarray(np.frompyfunc(bytes, 1, 1)(array), object)  # those of NumPy, too
     return cast(array, dtype, where)
 
@@ -199,7 +198,7 @@ def cast(values: Values, dtype: np.dtype[Any], where: str = "", remedy: str = ""
     """
     if values.dtype == dtype:
         return values
-    refuse = partial(_refusal, values, dtype, where, remedy)
+    check = partial(_check, values, dtype, where, remedy)
     old, new = _kind(values.dtype), _kind(dtype)
     try:
         if not dtype.itemsize:  # NumPy takes text of length 0 for text of any length
@@ -209,28 +208,28 @@ def cast(values: Values, dtype: np.dtype[Any], where: str = "", remedy: str = ""
         if new == "O":
             return as_type(values, dtype)
         if new in "biufc" and old == "O":
-            return _from_objects(values, dtype, refuse)
+            return _from_objects(values, dtype, check)
         if new in "biufc" and old in "biufc":
-            return _numbers(values, dtype, refuse)
+            return _numbers(values, dtype, check)
         if new in "mM" and old in "iuOSUT" + new:
-            return _times(values, dtype, refuse)
+            return _times(values, dtype, check)
         if new in "SUT" and old in "SUTO":
-            return _text(values, dtype, refuse)
+            return _text(values, dtype, check)
         if new == "V" and old in "VSO":
-            return _raw(values, dtype, refuse)
+            return _raw(values, dtype, check)
         raise TypeError("these are different kinds of values")
-    except InvalidArgument:
-        raise
+    except InvalidArgument as e:
+        raise e from None
     except (TypeError, ValueError, OverflowError) as e:
         what = f"items of type {values.dtype}" if values.ndim else repr_of(values[()])
         raise WrongType(f"{what} cannot be stored as {dtype}{where}: {e}") from None
 
 
-# Takes which values are good, a reason and perhaps a class; returns the error for a bad one.
-_Refuse: TypeAlias = Callable[..., InvalidArgument]
+# Takes which values are good, a reason and perhaps a class; raises the error for a bad one.
+_Check: TypeAlias = Callable[..., None]
 
 
-def _refusal(
+def _check(
     values: Values,
     dtype: object,
     where: str,
@@ -238,19 +237,22 @@ def _refusal(
     good: Any,
     reason: str,
     error: type[InvalidArgument] = InvalidArgument,
-) -> InvalidArgument:
+) -> None:
+    """Raise unless all values are good."""
+    if np.all(good):
+        return
     index = np.unravel_index(int(np.argmin(good)), values.shape)
     item = values[index]
     if hasattr(item, "item") and not isinstance(item, (np.datetime64, np.timedelta64)):
         item = item.item()
     at = f" at index {tuple(map(int, index))}" if index else ""
     if is_missing(item) and values.dtype.kind in "OT":
-        return WrongType(
+        raise WrongType(
             f"{item!r}{at} cannot be stored as {dtype}{where}: it is a missing value; replace it,"
             " or create the array with the data type 'zarrs.optional'"
         )
     remedy = remedy or "change it, or create the array with another data type"
-    return error(f"{repr_of(item)}{at} cannot be stored as {dtype}{where}: {reason}; {remedy}")
+    raise error(f"{repr_of(item)}{at} cannot be stored as {dtype}{where}: {reason}; {remedy}")
 
 
 def _kind(dtype: np.dtype[Any]) -> str:
@@ -290,7 +292,7 @@ def _records(values: Values, dtype: np.dtype[Any], where: str, remedy: str) -> V
     return out
 
 
-def _numbers(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
+def _numbers(values: Values, dtype: np.dtype[Any], check: _Check) -> Values:
     """Return numbers as a type of numbers."""
     # The rules of ml_dtypes call casts safe that are not.
     if not values.size or (not _is_small(dtype) and np.can_cast(values.dtype, dtype, "safe")):
@@ -299,20 +301,19 @@ def _numbers(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
         with np.errstate(invalid="ignore"):
             values = values.astype(np.float32)  # which has all of them, and can be compared
     if values.dtype.kind == "c" and dtype.kind != "c":
-        if values.imag.any():
-            raise refuse(values.imag == 0, "it has an imaginary part")
+        check(values.imag == 0, "it has an imaginary part")
         values = values.real
     if _kind(dtype) in "fc":
-        return _rounded(values, dtype, refuse)
+        return _rounded(values, dtype, check)
     low, high = _bounds(dtype)
     reason = f"the type has the integers from {low} to {high}"
     with np.errstate(invalid="ignore"):
         inside = low <= values.min().item() and values.max().item() <= high  # False for NaN
     if not inside:
-        raise refuse((values >= low) & (values < high + 1), reason)
+        check((values >= low) & (values < high + 1), reason)
     out = values.astype(dtype)
-    if values.dtype.kind == "f" and (out != values).any():
-        raise refuse(out == values, reason)
+    if values.dtype.kind == "f":
+        check(out == values, reason)
     return out
 
 
@@ -324,7 +325,7 @@ def _bounds(dtype: np.dtype[Any]) -> tuple[int, int]:
     return int(found.min), int(found.max)
 
 
-def _rounded(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
+def _rounded(values: Values, dtype: np.dtype[Any], check: _Check) -> Values:
     """Return numbers rounded to a type of floats or complex numbers."""
     try:
         with np.errstate(over="raise", invalid="ignore"):
@@ -341,8 +342,7 @@ def _rounded(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
         if _is_small(dtype):
             largest = float(registry.load("ml_dtypes").finfo(dtype.type).max)
             good &= ~(np.abs(values.astype(np.float64)) > largest) | np.isinf(values)
-    if not good.all():
-        raise refuse(good, "the type has no number close to it")
+    check(good, "the type has no number close to it")
     return out
 
 
@@ -352,17 +352,15 @@ def _each(test: Callable[[Any], bool], items: Values) -> npt.NDArray[np.bool_]:
         return np.asarray(np.frompyfunc(test, 1, 1)(items.astype(object)), np.bool_)
 
 
-def _from_objects(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
+def _from_objects(values: Values, dtype: np.dtype[Any], check: _Check) -> Values:
     """Return Python's numbers as a type of numbers."""
-    good = _each(_is_number, values)
-    if not good.all():
-        raise refuse(good, "it is not a number", WrongType)
+    check(_each(_is_number, values), "it is not a number", WrongType)
     if dtype.kind != "c" and any(isinstance(item, complex) for item in values.flat):
-        return _numbers(values.astype("D"), dtype, refuse)
+        return _numbers(values.astype("D"), dtype, check)
     if _kind(dtype) in "fc":
         extended = dtype.itemsize > (16 if dtype.kind == "c" else 8)
         wide = ("G" if extended else "D") if dtype.kind == "c" else ("g" if extended else "d")
-        return _numbers(values.astype(wide), dtype, refuse)
+        return _numbers(values.astype(wide), dtype, check)
     low, high = _bounds(dtype)
 
     def fits(item: Any) -> bool:
@@ -371,9 +369,7 @@ def _from_objects(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Valu
         except (TypeError, ValueError):
             return False
 
-    good = _each(fits, values)
-    if not good.all():
-        raise refuse(good, f"the type has the integers from {low} to {high}")
+    check(_each(fits, values), f"the type has the integers from {low} to {high}")
     return values.astype(dtype)
 
 
@@ -389,10 +385,10 @@ def _is_number(item: Any) -> bool:
         return False
 
 
-def _times(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
+def _times(values: Values, dtype: np.dtype[Any], check: _Check) -> Values:
     """Return times, counts of the unit, or text with dates, as times of another unit."""
     if values.dtype.kind in "iu":
-        return as_type(_numbers(values, np.dtype(np.int64), refuse), dtype)
+        return as_type(_numbers(values, np.dtype(np.int64), check), dtype)
     if values.dtype.kind not in "mM":
         other = (np.datetime64, date) if dtype.kind == "m" else (np.timedelta64, timedelta)
         others = (*other, bool, np.bool_)
@@ -400,17 +396,14 @@ def _times(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
             lambda item: _is_nat(item) or (not isinstance(item, others) and item not in ("", b"")),
             values,
         )
-        if not good.all():
-            raise refuse(good, "it is not such a time", WrongType)
-        return _from_time_objects(values.astype(object), dtype, refuse)
+        check(good, "it is not such a time", WrongType)
+        return _from_time_objects(values.astype(object), dtype, check)
     out = as_type(values, dtype, "same_kind")  # months do not become days of an average month
-    good = _is_kept(values, out)
-    if not good.all():
-        raise refuse(good, "the unit of the type cannot express it")
+    check(_is_kept(values, out), "the unit of the type cannot express it")
     return out
 
 
-def _from_time_objects(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
+def _from_time_objects(values: Values, dtype: np.dtype[Any], check: _Check) -> Values:
     """Convert times that each have their own unit; integers are counts of the target's unit."""
     unit, step = np.datetime_data(dtype)
     scalar: Any = np.datetime64 if dtype.kind == "M" else np.timedelta64
@@ -424,12 +417,12 @@ def _from_time_objects(values: Values, dtype: np.dtype[Any], refuse: _Refuse) ->
     out = np.empty(values.shape, dtype)
     for index, item in np.ndenumerate(values):
 
-        def refuse_one(good: Any, *why: Any, index: Any = index) -> InvalidArgument:
+        def check_one(good: Any, *why: Any, index: Any = index) -> None:
             every = np.ones(values.shape, np.bool_)
-            every[index] = False
-            return refuse(every, *why)
+            every[index] = np.all(good)
+            check(every, *why)
 
-        out[index] = _times(np.asarray(single(item)), dtype, refuse_one)
+        out[index] = _times(np.asarray(single(item)), dtype, check_one)
     return out
 
 
@@ -438,29 +431,26 @@ def _is_nat(item: Any) -> bool:
     return type(item).__name__ == "NaTType"
 
 
-def _text(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
+def _text(values: Values, dtype: np.dtype[Any], check: _Check) -> Values:
     """Return text or bytes as text or bytes, of a length if the type has one."""
     # NumPy stores bytes that are not UTF-8 as they are.
     unsafe = values.dtype.kind == "O" or (values.dtype.kind == "S" and dtype.kind == "T")
     items = values.astype(object) if unsafe or hasattr(values.dtype, "na_object") else None
     try:
-        text = values if items is None else _typed_text(items, dtype, refuse)
+        text = values if items is None else _typed_text(items, dtype, check)
         if dtype.kind != "T" and text.size:
             room = dtype.itemsize // (4 if dtype.kind == "U" else 1)
-            lengths = np.strings.str_len(text)
-            if lengths.max() > room:
-                raise refuse(lengths <= room, f"it is longer than {room}")
+            check(np.strings.str_len(text) <= room, f"it is longer than {room}")
         return as_type(text, dtype)
     except (UnicodeEncodeError, UnicodeDecodeError) as e:
         bad = e.object
-        raise refuse(_each(lambda item: item != bad, values), str(e)) from None
+        check(_each(lambda item: item != bad, values), str(e))
+        raise
 
 
-def _typed_text(items: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
+def _typed_text(items: Values, dtype: np.dtype[Any], check: _Check) -> Values:
     """Return objects as text, or as bytes if all of them are bytes and bytes are wanted."""
-    good = _each(lambda item: isinstance(item, (str, bytes)), items)
-    if not good.all():
-        raise refuse(good, "it is not text", WrongType)
+    check(_each(lambda item: isinstance(item, (str, bytes)), items), "it is not text", WrongType)
     if dtype.kind == "S" and all(isinstance(item, bytes) for item in items.flat):
         return items.astype("S")
     if any(isinstance(item, np.bytes_) for item in items.flat):
@@ -470,7 +460,7 @@ def _typed_text(items: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
     return items.astype("U" if dtype.kind == "U" else np.dtypes.StringDType())
 
 
-def _raw(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
+def _raw(values: Values, dtype: np.dtype[Any], check: _Check) -> Values:
     """Return bytes as raw bytes of a fixed size."""
     if values.dtype.kind == "V":
         if values.dtype.itemsize > dtype.itemsize:
@@ -479,10 +469,7 @@ def _raw(values: Values, dtype: np.dtype[Any], refuse: _Refuse) -> Values:
     data = values
     if values.dtype.kind == "O":
         good = _each(lambda item: isinstance(item, (bytes, np.void)), values)
-        if not good.all():
-            raise refuse(good, "it is not bytes", WrongType)
+        check(good, "it is not bytes", WrongType)
         data = np.asarray(np.frompyfunc(bytes, 1, 1)(values), "S")
-    lengths = np.strings.str_len(data)
-    if (lengths > dtype.itemsize).any():
-        raise refuse(lengths <= dtype.itemsize, f"it is longer than {dtype.itemsize}")
+    check(np.strings.str_len(data) <= dtype.itemsize, f"it is longer than {dtype.itemsize}")
     return as_type(data, dtype)

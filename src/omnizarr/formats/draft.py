@@ -299,14 +299,6 @@ class V3Draft(Format):
             encoding = self.key_encoding(separator if encoding.name != "v2" else None)
         return array.with_(chunk_key_encoding=encoding)
 
-    def default_codecs(
-        self, itemsize: int | None, variable: str | None, choice: str
-    ) -> tuple[Named, ...]:
-        if variable is not None:
-            raise cannot(self.name, "items of variable length")
-        options = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
-        return (Named("bytes"), Named("numcodecs.blosc", options))
-
     def sharded(
         self, array: ArrayModel, shards: tuple[Any, ...], index_location: str = "end"
     ) -> ArrayModel:

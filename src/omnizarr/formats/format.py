@@ -73,7 +73,6 @@ class Format(ABC):
         Only the chunk key encoding may differ. Raises CannotExpress.
         """
 
-    @abstractmethod
     def default_codecs(
         self, itemsize: int | None, variable: str | None, choice: str
     ) -> tuple[Named, ...]:
@@ -81,6 +80,10 @@ class Format(ABC):
 
         `choice` is one of those of the setting `codecs`.
         """
+        if variable is not None:
+            raise cannot(self.name, "items of variable length")
+        options = {"blocksize": 0, "clevel": 5, "cname": "lz4", "shuffle": 1}
+        return (Named("bytes"), Named("numcodecs.blosc", options))
 
     def own_codec(self, codec: Named, size: int) -> Named:
         """Return a codec of a new array, for items of that size, by the name it has here."""

@@ -143,14 +143,6 @@ class V1(Format):
             codecs=codecs, data_type=data_type, chunk_key_encoding=self.key_encoding(".")
         )
 
-    def default_codecs(
-        self, itemsize: int | None, variable: str | None, choice: str
-    ) -> tuple[Named, ...]:
-        if variable is not None:
-            raise cannot(self.name, "items of variable length")
-        options = {"cname": "lz4", "clevel": 5, "shuffle": 1}
-        return (Named("bytes"), Named("numcodecs.blosc", options))
-
     def key_encoding(self, separator: str | None) -> Named:
         if separator not in (None, "."):
             raise cannot(self.name, f"the separator {separator!r}")

@@ -193,9 +193,8 @@ class V2(Format):
     def default_codecs(
         self, itemsize: int | None, variable: str | None, choice: str
     ) -> tuple[Named, ...]:
-        options = {"blocksize": 0, "clevel": 5, "cname": "lz4", "shuffle": 1}
-        first = Named("bytes") if variable is None else Named(PREFIX + variable)
-        return (first, Named("numcodecs.blosc", options))
+        first, compressor = super().default_codecs(itemsize, None, choice)
+        return (first if variable is None else Named(PREFIX + variable), compressor)
 
     def key_encoding(self, separator: str | None) -> Named:
         return Named("v2", {"separator": separator or self.separator})

@@ -118,11 +118,6 @@ class Attributes(MutableMapping[str, Any]):
         """Return the attributes as a plain dictionary."""
         return copy.deepcopy(dict(self._read()))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mapping) and dict(self._read()) == dict(other)
-
-    __hash__ = None  # type: ignore[assignment]  # mutable
-
     def __repr__(self) -> str:
         return repr(self.asdict())
 

@@ -234,22 +234,18 @@ def _own_metadata(
     """Yield the paths of a group and of all readable nodes below it, and their documents."""
     format = location.format
     yield relative, {paths.name(key): documents[key] for key in documents}
-    start, below = paths.prefix(location.path), paths.prefix(relative)
+    below = paths.prefix(relative)
     every = sorted(location.child_names(), key=paths.prefix)
     for first in range(0, len(every), BATCH):
-        names = every[first : first + BATCH]
-        keys = [key for name in names for key in format.keys(start + name)]
-        found = stores.get_existing(location.store, keys)
-        for name in names:
+        for name, own in location.child_documents(every[first : first + BATCH]).items():
             try:
-                node = format.read(start + name, found, [])
+                node = format.read(paths.join(location.path, name), own, [])
             except InvalidMetadata:
                 continue
             if node is None:
                 continue
             if format.name_warning(name) is not None:
                 location.child(name).warn_of_name()
-            own = {key: found[key] for key in format.keys(start + name) if key in found}
             if isinstance(node, GroupModel):
                 yield from _own_metadata(location.child(name), own, below + name)
             else:

@@ -163,21 +163,24 @@ class Location:
 
     def _list_children(self, names: Mapping[str, str | None]) -> dict[str, Node | Exception]:
         """Read the nodes of some names, whose kind may be known."""
-        start = paths.prefix(self.path)
-        keys = [key for name in names for key in self.format.keys(start + name)]
-        metadata = stores.get_existing(self.store, keys)
         found: dict[str, Node | Exception] = {}
-        for name, kind in names.items():
+        for name, documents in self.child_documents(names).items():
             try:
-                node = self.format.read(start + name, metadata, [])
+                node = self.format.read(paths.join(self.path, name), documents, [])
             except InvalidMetadata as e:
                 found[name] = e
                 continue
-            if node is None and kind != "array" and self.format.implicit_groups:
+            if node is None and names[name] != "array" and self.format.implicit_groups:
                 node = GroupModel(implicit=True)
             if node is not None:
                 found[name] = node
         return found
+
+    def child_documents(self, names: Iterable[str]) -> dict[str, Documents]:
+        """Fetch the metadata of nodes below, by their relative paths, in one batch."""
+        keys = {name: self.format.keys(paths.join(self.path, name)) for name in names}
+        found = stores.get_existing(self.store, [key for own in keys.values() for key in own])
+        return {name: {k: found[k] for k in own if k in found} for name, own in keys.items()}
 
     def child_names(self, *, warns: bool = False) -> dict[str, str | None]:
         """List names one level below that may be nodes, with the kind if the key shows it.

@@ -134,19 +134,14 @@ def walk_checked(start: Location) -> Iterator[CheckedNode]:
 def _children(location: Location, problems: list[Problem]) -> list[tuple[Location, Documents]]:
     """Return what may be nodes one level below, with their metadata, from one batch of requests."""
     try:
-        names = sorted(location.child_names().items())
+        names = dict(sorted(location.child_names().items()))
     except InvalidMetadata as e:
         _merge(problems, e, paths.show(location.path))
         return []
-    children = [(location.child(name), kind) for name, kind in names]
-    keys = [location.format.keys(child.path) for child, _ in children]
-    found = get_existing(location.store, [key for several in keys for key in several])
     return [
-        (child, metadata)
-        for (child, kind), several in zip(children, keys, strict=True)
-        if (metadata := {key: found[key] for key in several if key in found})
-        or kind is not None
-        or location.format.implicit_groups
+        (location.child(name), metadata)
+        for name, metadata in location.child_documents(names).items()
+        if metadata or names[name] is not None or location.format.implicit_groups
     ]
 
 
@@ -238,10 +233,9 @@ def check_consolidated(
 
     for path in entries.impossible:
         add(path, "no node can have this path")
-    keys = {path: format.keys(paths.join(group, path)) for path in entries}
-    found = get_existing(store, [each for several in keys.values() for each in several])
+    found = Location(store, group, format).child_documents(entries)
     for path, entry in sorted(entries.items()):
-        own = {paths.name(each): found[each] for each in keys[path] if each in found}
+        own = {paths.name(key): text for key, text in found[path].items()}
         documents = {paths.prefix(path) + name: text for name, text in own.items()}
         node = _compared(partial(format.read, path, documents, []))
         if node is None:
