@@ -20,8 +20,6 @@ from omnizarr.model import Named
 
 for _names, _bind in (
     (numeric.NUMERIC_NAMES, numeric.bind_numeric),
-    (numeric.EXTENDED_NAMES, numeric.bind_extended),
-    (numeric.COMPLEX_PARTS, numeric.bind_small_complex),
     (flexible.RAW_NAMES, flexible.bind_raw),
     (compound.STRUCT_NAMES, compound.bind_struct),
     (flexible.TEXT_NAMES, flexible.bind_text),

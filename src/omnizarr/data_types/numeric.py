@@ -49,30 +49,48 @@ SMALL_FLOATS = {
     },
     "float8_e4m3fn": 8,
 }
-NUMERIC_NAMES = (*NUMPY, *SMALL_INTEGERS, *SMALL_FLOATS)
+# name -> name of the type of both parts, which have fewer than 32 bits
+COMPLEX_PARTS = {
+    f"complex_{name}": name for name in ("float16", *SMALL_FLOATS) if name != "float8_e4m3fn"
+}
+EXTENDED_NAMES = ("numpy.longdouble", "numpy.clongdouble")
+NUMERIC_NAMES = (*NUMPY, *SMALL_INTEGERS, *SMALL_FLOATS, *COMPLEX_PARTS, *EXTENDED_NAMES)
 
 
 def bind_numeric(named: Named) -> DataType:
     """Return the data type for one of `NUMERIC_NAMES`."""
     check_members(named, "data type", optional=("endian",))
-    if named.name in NUMPY:
-        dtype = in_order(named, np.dtype(NUMPY[named.name]))
-        bits = None
-    else:
-        dtype = in_order(named, small_type(named.name))
-        bits = {**SMALL_INTEGERS, **SMALL_FLOATS}[named.name]
+    dtype = in_order(named, _numpy_type(named.name))
+    bits = {**SMALL_INTEGERS, **SMALL_FLOATS}.get(named.name.removeprefix("complex_"))
+    is_complex = dtype.kind == "c" or dtype.names is not None
     zero: Any = 0
     fill: Boolean | Integer | Float | Complex
     if dtype.kind == "b":
         fill, zero = Boolean(named, dtype), False
-    elif dtype.kind == "c":
+    elif is_complex:
         fill = Complex(named, dtype)
+        zero = 0 if dtype.names is None else np.array((fill.part.zero,) * 2, dtype)
     elif dtype.kind in "iu" or named.name in SMALL_INTEGERS:
         fill = Integer(named, dtype)
     else:
-        fill, zero = Float(named, dtype), np.array(0.0).astype(dtype)  # without a zero, its NaN
-    components = 2 if dtype.kind == "c" else 1
-    return DataType(named, dtype, fill.decode, fill.encode, zero, bits, components)
+        fill = (Extended if named.name in EXTENDED_NAMES else Float)(named, dtype)
+        zero = fill.zero
+    return DataType(named, dtype, fill.decode, fill.encode, zero, bits, 1 + is_complex)
+
+
+def _numpy_type(name: str) -> np.dtype[Any]:
+    """Return the NumPy type of one of `NUMERIC_NAMES`; raise if it does not exist here.
+
+    NumPy has no complex numbers of fewer than 64 bits: items are records of the fields ``real`` and
+    ``imag`` (`is_complex_pair`).
+    """
+    if name in COMPLEX_PARTS:
+        part = _numpy_type(COMPLEX_PARTS[name])
+        return np.dtype([("real", part), ("imag", part)])
+    if name in EXTENDED_NAMES:
+        check_platform(name)
+        return np.dtype(getattr(np, name.removeprefix("numpy.")))
+    return np.dtype(NUMPY[name]) if name in NUMPY else small_type(name)
 
 
 def small_type(name: str) -> np.dtype[Any]:
@@ -126,6 +144,11 @@ class Integer(_Spelling):
 
 class Float(_Spelling):
     """A JSON number, the three names, or the exact bits as ``"0x…"`` (drafts also ``"0b…"``)."""
+
+    @property
+    def zero(self) -> Scalar:
+        """The number 0; of a type without a zero, its NaN."""
+        return np.array(0.0).astype(self.dtype)
 
     def decode(self, json: Any, dialect: Dialect) -> Any:
         if isinstance(json, (int, float)) and not isinstance(json, bool):
@@ -218,19 +241,6 @@ class Complex(_Spelling):
         return [part.encode(parts[i : i + 1].reshape(()), dialect) for i in range(2)]
 
 
-EXTENDED_NAMES = ("numpy.longdouble", "numpy.clongdouble")
-
-
-def bind_extended(named: Named) -> DataType:
-    """Return the data type for one of `EXTENDED_NAMES`; raise if NumPy's differs here."""
-    check_members(named, "data type", optional=("endian",))
-    check_platform(named.name)
-    dtype = in_order(named, np.dtype(getattr(np, named.name.removeprefix("numpy."))))
-    is_complex = dtype.kind == "c"
-    fill = (Complex if is_complex else Extended)(named, dtype)
-    return DataType(named, dtype, fill.decode, fill.encode, 0.0, components=1 + is_complex)
-
-
 def check_platform(name: str) -> None:
     """Raise unless ``longdouble`` is the 80-bit number of Intel's processors in 16 bytes."""
     if np.dtype(np.longdouble).itemsize != 16 or np.finfo(np.longdouble).nmant != 63:
@@ -258,28 +268,6 @@ class Extended(Float):
             f"the fill value {value[()]!r} of type {self.dtype} is no float64, and documents have"
             f" no other numbers; give {number!r}, or 0"
         )
-
-
-# name -> name of the type of both parts
-COMPLEX_PARTS = {
-    f"complex_{name}": name for name in ("float16", *SMALL_FLOATS) if name != "float8_e4m3fn"
-}
-
-
-def bind_small_complex(named: Named) -> DataType:
-    """Return the data type of complex numbers whose parts have fewer than 32 bits.
-
-    NumPy has none: items are records of the fields ``real`` and ``imag`` (`is_complex_pair`).
-    """
-    check_members(named, "data type", optional=("endian",))
-    name = COMPLEX_PARTS[named.name]
-    plain = np.dtype("f2") if name == "float16" else small_type(name)
-    part = in_order(named, plain)
-    dtype = np.dtype([("real", part), ("imag", part)])
-    fill = Complex(named, dtype)
-    zero = np.array(0.0).astype(part)
-    both = np.array((zero, zero), dtype)
-    return DataType(named, dtype, fill.decode, fill.encode, both, SMALL_FLOATS.get(name), 2)
 
 
 TIME_NAMES = ("numpy.datetime64", "numpy.timedelta64")

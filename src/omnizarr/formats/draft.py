@@ -34,9 +34,9 @@ from omnizarr.formats.draft_extensions import (
 from omnizarr.formats.format import Documents, Format, Kind, cannot
 from omnizarr.formats.numpy_types import (
     byte_orders,
+    check_pairs,
     itemsize,
     only_old,
-    pairs_only,
     to_type_string,
     without_order,
     zero_json,
@@ -111,8 +111,7 @@ class V3Draft(Format):
             suffix, encoding = read_encoding(fields)
         array_extensions(fields)
         known = {"zarr_format", "metadata_encoding", "extensions"}
-        for name in doc.keys() - known - ({"metadata_key_suffix"} if earlier else set()):
-            _unknown(fields, name, minor)
+        _check_known(fields, known | ({"metadata_key_suffix"} if earlier else set()), minor)
         fields.expect("metadata_key_suffix", isinstance(suffix, str), "a string", suffix)
         fields.done("not a valid entry point of the zarr 3 draft")
         root = "root" if earlier else ""
@@ -199,8 +198,7 @@ class V3Draft(Format):
         fields.require("attributes")
         attributes = fields.attributes()
         known = {"attributes"} | ({"extensions"} if self.root else set())
-        for name in fields.values.keys() - known:
-            _unknown(fields, name, self.minor)
+        _check_known(fields, known, self.minor)
         fields.done("not a valid group of the zarr 3 draft")
         return GroupModel(attributes)
 
@@ -218,8 +216,7 @@ class V3Draft(Format):
         if extensions:
             extra["extensions"] = extensions
         known = {*REQUIRED, *OPTIONAL, *(EARLIER if self.root else ())}
-        for name in fields.values.keys() - known:
-            _unknown(fields, name, self.minor)
+        _check_known(fields, known, self.minor)
         fill = fields.get("fill_value")
         if fill is None and "fill_value" in fields.values:
             fields.warn("fill_value", "null is not permitted; read as the type's zero")
@@ -285,7 +282,8 @@ class V3Draft(Format):
             older = only_old(array.data_type)
             if older is not None:
                 raise cannot(self.name, older)
-            if pairs_only(to_type_string(array.data_type, self.name), self.name) == "|O":
+            check_pairs(array.data_type, self.name)
+            if to_type_string(array.data_type, self.name) == "|O":
                 raise cannot(self.name, f"the data type {array.data_type.name!r}")
             if len(byte_orders(array.data_type)) > 1:
                 raise cannot(self.name, "a structure that mixes byte orders")
@@ -348,11 +346,12 @@ def _grid(fields: Fields, shape: tuple[int, ...]) -> tuple[Named, Named]:
     return grid, Named("v3-draft", {"separator": separator})
 
 
-def _unknown(fields: Fields, name: str, minor: int) -> None:
-    if minor:
-        fields.warn(name, f"unknown field, perhaps of version 3.{minor}; ignored")
-    else:
-        fields.error(name, "unknown field")
+def _check_known(fields: Fields, known: set[str], minor: int) -> None:
+    for name in fields.values.keys() - known:
+        if minor:
+            fields.warn(name, f"unknown field, perhaps of version 3.{minor}; ignored")
+        else:
+            fields.error(name, "unknown field")
 
 
 def _zero(data_type: Named) -> Any:

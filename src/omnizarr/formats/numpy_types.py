@@ -158,13 +158,14 @@ def only_old(named: Named) -> str | None:
     return next((found for _, inner in parts if (found := only_old(inner))), None)
 
 
-def pairs_only(stated: Any, format_name: str) -> Any:
-    """Return `stated`; raise for sub-arrays, where only pairs of name and type are allowed."""
-    for field in stated if isinstance(stated, list) else ():
-        if len(field) > 2:
-            raise cannot(format_name, f"the sub-array field {field[0]!r}")
-        pairs_only(field[1], format_name)
-    return stated
+def check_pairs(named: Named, format_name: str) -> None:
+    """Raise for sub-arrays, where only pairs of name and type are allowed."""
+    is_struct = named.name in ("struct", "structured")
+    for field in named.configuration.get("fields", ()) if is_struct else ():
+        name, inner = field_parts(field)
+        if isinstance(field, dict) and field.get("shape"):
+            raise cannot(format_name, f"the sub-array field {name!r}")
+        check_pairs(inner, format_name)
 
 
 def beyond_pairs(stated: Any) -> Iterator[str]:

@@ -18,9 +18,9 @@ from omnizarr.formats.format import (
 )
 from omnizarr.formats.numpy_types import (
     beyond_pairs,
+    check_pairs,
     from_type_string,
     number_shapes,
-    pairs_only,
     to_type_string,
 )
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node
@@ -129,8 +129,8 @@ class V1(Format):
     def _adapt(self, array: ArrayModel) -> ArrayModel:
         """Adapt an array as `adapt` does, but keep a compressor that version 1 does not define."""
         format.check_plain(array, self.name)
-        type_string = pairs_only(to_type_string(array.data_type, self.name), self.name)
-        if type_string == "|O":
+        check_pairs(array.data_type, self.name)
+        if to_type_string(array.data_type, self.name) == "|O":
             raise cannot(self.name, f"the data type {array.data_type.name!r}")
         order, steps, data_type = codec_names.to_ids(array, self.name)
         if len(steps) > 1:

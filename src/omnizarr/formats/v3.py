@@ -35,7 +35,7 @@ from omnizarr.formats.format import (
 from omnizarr.formats.numpy_types import (
     as_json,
     byte_orders,
-    field_parts,
+    check_pairs,
     only_old,
     renamed_struct,
     without_order,
@@ -312,8 +312,7 @@ class V3(Format):
         orders = byte_orders(array.data_type)
         if len(orders) > 1:
             raise cannot(self.name, "a structure that mixes byte orders")
-        if _has_subarrays(array.data_type):
-            raise cannot(self.name, "a structure with sub-array fields")
+        check_pairs(array.data_type, self.name)
         order = next(iter(orders), None)
         named = codec_names.completed(_renamed(array), array.data_type)
         codecs = with_filter_orders(with_order(named, order))
@@ -479,16 +478,6 @@ def _renamed(array: ArrayModel) -> Codecs:
     return tuple(
         inside(codec, lambda inner: _renamed(array.with_(codecs=inner)), index)
         for codec in codec_names.to_names(array)
-    )
-
-
-def _has_subarrays(data_type: Named) -> bool:
-    if data_type.name not in ("struct", "structured"):
-        return False
-    fields = data_type.configuration.get("fields", ())
-    return any(
-        (isinstance(f, dict) and f.get("shape")) or _has_subarrays(field_parts(f)[1])
-        for f in fields
     )
 
 

@@ -118,12 +118,8 @@ class Location:
     def _read_own(self, problems: list[Problem]) -> Node | None:
         metadata = stores.get_existing(self.store, self.format.keys(self.path))
         node = self.format.read(self.path, metadata, problems)
-        if (
-            node is None
-            and self.format.implicit_groups
-            and (not self.path or (self._has_nodes_below() and not self._is_inside_array()))
-        ):
-            return GroupModel(implicit=True)
+        if node is None and self.format.implicit_groups:
+            return GroupModel(implicit=True) if not self.path or self._has_nodes_below() else None
         return node
 
     def warn_of_name(self) -> None:
@@ -131,13 +127,6 @@ class Location:
         problem = self.format.name_warning(self.path) if self.path else None
         if problem is not None:
             warn(f"the path {self.path!r} {problem}")
-
-    def _is_inside_array(self) -> bool:
-        """Return True for a path inside an array, in formats that keep metadata beside chunks."""
-        above = paths.ancestors(self.path) if self.is_under_one_prefix else []
-        keys = [key for path in above for key in self.format.keys(path)]
-        metadata = stores.get_existing(self.store, keys)
-        return any(isinstance(self.format.read(p, metadata, []), ArrayModel) for p in above)
 
     def _has_nodes_below(self) -> bool:
         known = self.format.implicit_groups and stores.can_list(self.store)

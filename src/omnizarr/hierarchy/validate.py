@@ -18,7 +18,7 @@ from omnizarr.errors import (
     Problem,
     UnknownExtension,
 )
-from omnizarr.formats import Documents, Format, Probe, check_entry, consolidated, guess_format
+from omnizarr.formats import Documents, Format, Probe, V3Draft, consolidated, guess_format
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import (
     absence_reason,
@@ -76,7 +76,7 @@ def _validate_metadata(data: bytes) -> list[Problem]:
     guessed = guess_format(doc, data)
     if guessed is None:
         try:
-            check_entry(data, problems)
+            V3Draft.open(data, problems)  # raises if the entry point is not valid
         except InvalidMetadata as e:
             _merge(problems, e)
         return problems

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -216,36 +216,33 @@ class View(Shaped):
 class Viewer:
     """Make views by square brackets, `oindex` and `vindex`, as an array is read."""
 
-    def __init__(self, array: Array, selection: Selection | None = None) -> None:
+    def __init__(
+        self, array: Array, selection: Selection | None = None, points: bool | None = None
+    ) -> None:
+        """`points` is what square brackets select; None if that depends on what is in them."""
         self._array = array
         self._selection = everything(array.shape) if selection is None else selection
+        self._points = points
 
     def __getitem__(self, selection: Any) -> View:
-        points = means_points(selection, len(self._selection.shape))
+        points = self._points
+        if points is None:
+            points = means_points(selection, len(self._selection.shape))
         choose = self._selection.points if points else self._selection.along
         return View(self._array, choose(selection))
 
     @property
-    def oindex(self) -> _ViewSelector:
+    def oindex(self) -> Viewer:
         """Select with a list, mask, slice or integer for each axis separately."""
-        return _ViewSelector(self._array, self._selection.along)
+        return Viewer(self._array, self._selection, points=False)
 
     @property
-    def vindex(self) -> _ViewSelector:
+    def vindex(self) -> Viewer:
         """Select single points by lists of positions, or by a mask of the whole shape."""
-        return _ViewSelector(self._array, self._selection.points)
+        return Viewer(self._array, self._selection, points=True)
 
     def __repr__(self) -> str:
         return f"<views of {self._array!r}; choose with [...], .oindex[...] or .vindex[...]>"
-
-
-class _ViewSelector:
-    def __init__(self, array: Array, choose: Callable[[Any], Selection]) -> None:
-        self._array = array
-        self._choose = choose
-
-    def __getitem__(self, selection: Any) -> View:
-        return View(self._array, self._choose(selection))
 
 
 def _make_plan(grid: Any, selection: Any) -> Plan:
