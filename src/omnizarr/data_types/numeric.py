@@ -89,7 +89,8 @@ def _numpy_type(name: str) -> np.dtype[Any]:
         return np.dtype([("real", part), ("imag", part)])
     if name in EXTENDED_NAMES:
         check_platform(name)
-        return np.dtype(getattr(np, name.removeprefix("numpy.")))
+        extended: np.dtype[Any] = np.dtype(getattr(np, name.removeprefix("numpy.")))
+        return extended
     return np.dtype(NUMPY[name]) if name in NUMPY else small_type(name)
 
 

@@ -35,8 +35,7 @@ def by_name(name: object, separator: str = ".") -> Format:
     text = str(name).lower().removeprefix("v").replace("3draft", V3Draft.name)
     if text == V2.name:
         return V2(separator)
-    kinds: tuple[type[V1 | V3Draft | V3], ...] = (V1, V3, V3Draft)
-    for kind in kinds:
+    for kind in (V1, V3, V3Draft):
         if text == kind.name:
             return kind()
     raise InvalidArgument(f"unknown zarr_format {name!r}; {known_names(name, NAMES)}")

@@ -250,9 +250,6 @@ class V3Draft(Format):
         }
 
     def _array_document(self, array: ArrayModel) -> dict[str, Any]:
-        encoding = array.chunk_key_encoding
-        if encoding.name != "v3-draft":
-            raise cannot(self.name, f"the chunk keys {encoding}")
         order, codecs = write_codecs(array, self.name)
         doc: dict[str, Any] = {
             "shape": list(array.shape),
@@ -260,7 +257,7 @@ class V3Draft(Format):
             "chunk_grid": {
                 "type": "regular",
                 "chunk_shape": list(array.chunk_grid.configuration["chunk_shape"]),
-                "separator": encoding.configuration.get("separator", "/"),
+                "separator": array.chunk_key_encoding.configuration.get("separator", "/"),
             },
             "chunk_memory_layout": order,
             "fill_value": array.fill_value.json,

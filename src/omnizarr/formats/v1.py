@@ -94,8 +94,6 @@ class V1(Format):
         if isinstance(node, GroupModel):
             raise cannot(self.name, "a group", "version 1 has only arrays")
         array = self._adapt(node)
-        if array.chunk_key_encoding != self.key_encoding("."):
-            raise cannot(self.name, f"the chunk keys {array.chunk_key_encoding}")
         order, steps, data_type = codec_names.to_ids(array, self.name)
         step = steps[-1] if steps else None
         name, options = _to_compression(step)

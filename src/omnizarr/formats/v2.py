@@ -10,7 +10,6 @@ from omnizarr.formats import codec_names, format
 from omnizarr.formats.format import (
     Documents,
     Format,
-    cannot,
     check_version,
     parse_once,
 )
@@ -157,8 +156,6 @@ class V2(Format):
         }
 
     def _array_document(self, array: ArrayModel) -> dict[str, Any]:
-        if array.chunk_key_encoding.name != "v2":
-            raise cannot(self.name, f"the chunk keys {array.chunk_key_encoding}")
         order, steps, _ = codec_names.to_ids(array, self.name)
         filters, compressor = codec_names.split_compressor(steps)
         doc = {

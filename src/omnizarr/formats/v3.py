@@ -287,8 +287,6 @@ class V3(Format):
                 }
             return doc
         array = self.adapt(node)
-        if array.chunk_key_encoding.name == "v3-draft":
-            raise cannot(self.name, f"the chunk keys {array.chunk_key_encoding}")
         doc["shape"] = list(array.shape)
         doc["data_type"] = as_json(array.data_type)
         doc["chunk_grid"] = as_object(array.chunk_grid)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Self, overload
 
 import numpy as np
@@ -300,12 +300,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         """
         self._check_writable()
         stream = engine.Stream(self._data, byte_size(budget, "budget"), self._with_locked_shape)
-        return Writer(stream, self._confirmed, self._with_locked_shape, self._config.active)
-
-    def _confirmed(self) -> BoundArray:
-        """Return the array; raise NodeChanged if it was replaced, moved or deleted."""
-        self._data.confirm()
-        return self._data
+        return Writer(self, stream)
 
     @contextmanager
     def _with_locked_shape(self) -> Iterator[BoundArray]:
@@ -370,7 +365,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             >>> a.chunks_present()
             array([False,  True, False])
         """
-        return stored_chunks.chunks_present(self._data, self.cdata_shape, region)
+        return stored_chunks.chunks_present(self._data, region)
 
     def stored_chunks(self) -> Iterator[tuple[int, ...]]:
         """Return an iterator over the coordinates of stored chunks, in no particular order.
@@ -380,13 +375,12 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             >>> list(a.stored_chunks())
             [(0,)]
         """
-        return stored_chunks.present_chunks(self._data, self.cdata_shape)
+        return stored_chunks.present_chunks(self._data)
 
     @property
     def nchunks_initialized(self) -> int:
         """The number of chunks that are stored."""
-        found = stored_chunks.present_boxes(self._data, self.cdata_shape)
-        return sum(int(there.sum()) for _, there in found)
+        return sum(int(there.sum()) for _, there in stored_chunks.present_boxes(self._data))
 
     def nbytes_stored(self) -> int:
         """Return the number of bytes that the array's metadata and chunks have in the store.
@@ -397,7 +391,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             True
         """
         metadata = sizes(self._location.store, self._location.format.keys(self.path))
-        return sum(metadata.values()) + stored_chunks.stored_size(self._data)[1]
+        return sum(metadata.values()) + stored_chunks.stored_size(self._data)
 
     def get_encoded_chunk(self, coords: Iterable[int]) -> bytes | None:
         r"""Return the stored bytes of one chunk (a shard in version 3), or None.
@@ -461,11 +455,15 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         lengths = lengths_of(shape[0] if len(shape) == 1 else shape)
         # No shape may include erased elements, so it shrinks first and grows last; but sessions do
         # not erase what is outside, and show nothing before they are committed.
-        shrink = [lambda array: with_shape(array.model, shrunken_shape(array, lengths))]
-        first = outside != "keep" and not traits(self.store).commits_changes
-        self._reshape(
-            *(shrink if first else ()), lambda array: stored_chunks.resize(array, lengths, outside)
-        )
+        steps: list[Callable[[BoundArray], ArrayModel]]
+        steps = [lambda array: stored_chunks.resize(array, lengths, outside)]
+        if outside != "keep" and not traits(self.store).commits_changes:
+            steps.insert(0, lambda array: with_shape(array.model, shrunken_shape(array, lengths)))
+        with lock_shape(self._location) as [held]:
+            self._follow()
+            for reshaped in steps:
+                while not self._store_shape(self._model, reshaped(self._bound_at(held)), held):
+                    pass  # it was changed meanwhile
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
         """Append `data` along an axis; the data are stored before the new shape is.
@@ -509,14 +507,6 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         """Return the array to write to while its shape is locked."""
         return self._bound if held is self._location else replace(self._bound, store=held.store)
 
-    def _reshape(self, *steps: Callable[[BoundArray], ArrayModel]) -> None:
-        """Change chunks for a new shape, then store it; again if it was changed meanwhile."""
-        with lock_shape(self._location) as [held]:
-            self._follow()
-            for chunks in steps:
-                while not self._store_shape(self._model, chunks(self._bound_at(held)), held):
-                    pass
-
     def _store_shape(self, old: ArrayModel, new: ArrayModel, held: Location) -> bool:
         """Store a new shape; return False if the array no longer has the old one.
 
@@ -541,8 +531,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
     @property
     def info(self) -> Info:
         """A summary: sizes, chunks, codecs."""
-        counts = partial(stored_chunks.chunk_counts, self._bound)
-        return info.array_info(self._model, self._location, self._bound, counts)
+        return info.array_info(self._model, self._location, self._bound)
 
     def __repr__(self) -> str:
         return info.array_line(self._model, self._location)

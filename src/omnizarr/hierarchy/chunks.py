@@ -6,10 +6,9 @@ import itertools
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +37,9 @@ from omnizarr.indexing import Plan, plan
 from omnizarr.model import ArrayModel, paths
 from omnizarr.stores import Store
 from omnizarr.stores.base import HasSizes, ListsEntries, traits
+
+if TYPE_CHECKING:
+    from omnizarr.hierarchy.array import Array
 
 Coords = tuple[int, ...]
 Outside: TypeAlias = Literal["keep", "erase", "erase-chunks"]
@@ -120,8 +122,8 @@ def missing_chunk_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
 
     The chunks of a shard whose index cannot be read are damaged, not missing.
     """
-    counts, inner = chunk_counts(array), inner_chunk_shape(array.model)
-    for row in np.argwhere(~chunks_present(array, counts, damaged=True)):
+    inner = inner_chunk_shape(array.model)
+    for row in np.argwhere(~chunks_present(array, damaged=True)):
         coords = outer = tuple(map(int, row))
         if inner is not None:
             triples = zip(array.grid.axes, coords, inner, strict=True)
@@ -130,16 +132,14 @@ def missing_chunk_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
 
 
 def chunks_present(
-    array: BoundArray,
-    counts: Coords,
-    region: Sequence[slice] | None = None,
-    damaged: bool = False,
+    array: BoundArray, region: Sequence[slice] | None = None, damaged: bool = False
 ) -> npt.NDArray[np.bool_]:
     """Return for every chunk whether it is stored; the index of every shard is read.
 
     `region` has a slice of the chunk grid for each axis, without steps; the result is that part.
     With `damaged`, a shard whose index cannot be read has all of its chunks.
     """
+    counts = chunk_counts(array)
     wanted = [range(n) for n in counts]
     if region is not None:
         if len(region) != len(counts) or any(s.step not in (None, 1) for s in region):
@@ -155,7 +155,7 @@ def chunks_present(
         )
     found = np.zeros(shape, bool)
     starts = [r.start for r in wanted]
-    for first, there in present_boxes(array, counts, damaged):
+    for first, there in present_boxes(array, damaged):
         corner = [p - s for p, s in zip(first, starts, strict=True)]
         inside = tuple(slice(max(-p, 0), max(n - p, 0)) for p, n in zip(corner, shape, strict=True))
         part = there[inside]
@@ -165,18 +165,18 @@ def chunks_present(
     return found
 
 
-def present_chunks(array: BoundArray, counts: Coords) -> Iterator[Coords]:
+def present_chunks(array: BoundArray) -> Iterator[Coords]:
     """Yield the coordinates of stored chunks; the index of every shard is read."""
-    for first, there in present_boxes(array, counts):
+    for first, there in present_boxes(array):
         for row in np.argwhere(there):
             yield tuple(int(p + n) for p, n in zip(first, row, strict=True))
 
 
 def present_boxes(
-    array: BoundArray, counts: Coords, damaged: bool = False
+    array: BoundArray, damaged: bool = False
 ) -> Iterator[tuple[Coords, npt.NDArray[np.bool_]]]:
     """Yield boxes of the chunk grid: the first coordinates, and which of the chunks are stored."""
-    inner = inner_chunk_shape(array.model)
+    inner, counts = inner_chunk_shape(array.model), chunk_counts(array)
     for coords, key in stored_keys(array):
         if inner is None:
             yield coords, np.ones((1,) * len(coords), bool)
@@ -213,13 +213,11 @@ def _in_shard(array: BoundArray, shape: Coords, key: str) -> npt.NDArray[np.bool
     return there.reshape(shards.layout.counts).transpose(np.argsort(axes))
 
 
-def stored_size(array: BoundArray) -> tuple[int, int]:
-    """Return the number and bytes of all stored values with chunks; the keys are listed."""
-    listed = (key for _, key in _listed_keys(array, array.store))
-    found = stores.sizes(array.store, listed) or stores.sizes(
-        array.store, (key for _, key in probe_stored_keys(array))
-    )
-    return len(found), sum(found.values())
+def stored_size(array: BoundArray) -> int:
+    """Return the bytes of all stored values with chunks; the keys are listed."""
+    listed = [key for _, key in _listed_keys(array, array.store)]
+    keys = listed or [key for _, key in probe_stored_keys(array)]
+    return sum(stores.sizes(array.store, keys).values())
 
 
 def check_coords(array: BoundArray, given: Iterable[int]) -> Coords:
@@ -279,10 +277,8 @@ class Writer:
     closed warns (`ResourceWarning`) of what it has not stored.
     """
 
+    _handle: Array
     _stream: Stream
-    _array: Callable[[], BoundArray]
-    _lock_shape: Callable[[], AbstractContextManager[BoundArray]]
-    _settings: Callable[[], AbstractContextManager[object]]
     _open: bool = True
     _process: int = field(default_factory=os.getpid)
 
@@ -295,18 +291,20 @@ class Writer:
     def __setitem__(self, selection: Any, value: Any) -> None:
         if not self._open:
             raise ReadOnly("this writer is closed; call array.writer() for a new one")
-        array = self._array()
+        array = self._handle._data
+        array.confirm()  # raises if it was replaced, moved or deleted
         try:
             planned, values = _plan_values(array, selection, value)
         except SelectionError:
-            with self._lock_shape() as array:  # another handle may have changed the shape
+            # Another handle may have changed the shape.
+            with self._handle._with_locked_shape() as array:
                 planned, values = _plan_values(array, selection, value)
-        with self._settings():
+        with self._handle._config.active():
             self._stream.put(array, planned, values)
 
     def flush(self) -> None:
         """Store everything that was assigned so far."""
-        with self._settings():
+        with self._handle._config.active():
             self._stream.flush()
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import re
 import shutil
 import textwrap
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -176,10 +176,8 @@ def size_text(size: int) -> str:
     return f"{size / 1024**power:.1f} {units[power]}" if power else f"{size} bytes"
 
 
-def array_info(
-    array: ArrayModel, location: Location, bound: BoundArray, counts: Callable[[], tuple[int, ...]]
-) -> Info:
-    """Summarise an array without reading a chunk; `counts` returns the chunks along each axis."""
+def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info:
+    """Summarise an array without reading a chunk."""
     info = Info(type=f"array, {title(location.format.name)}", path=str(location))
     info["shape"] = str(array.shape)
     if array.dimension_names is not None:
@@ -195,7 +193,8 @@ def array_info(
             info["size in memory"] = size_text(itemsize * math.prod(array.shape))
         inner = inner_chunk_shape(array)
         if inner is not None:
-            info["chunks"] = grid_text(str(inner), math.prod(inner) * itemsize, counts())
+            counts = tuple(-(-n // c) for n, c in zip(array.shape, inner, strict=True))
+            info["chunks"] = grid_text(str(inner), math.prod(inner) * itemsize, counts)
         few = [(axis, range(min(axis.count, MOST_LENGTHS + 1))) for axis in bound.grid.axes]
         lengths = bound.grid.regular or [[int(axis.size(k)) for k in ks] for axis, ks in few]
         stored = grid_text(*grid_lengths(lengths, itemsize), bound.grid.shape)

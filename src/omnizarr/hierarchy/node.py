@@ -265,8 +265,7 @@ class NodeMetadata:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the node's main metadata as JSON, with the attributes."""
-        found = list(self.documents().values())
-        main = dict(found[0]) if found else {}
+        main = next(iter(self.documents().values()))
         return {**main, "attributes": self.attributes}
 
     def __getattr__(self, name: str) -> Any:

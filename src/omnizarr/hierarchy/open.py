@@ -33,7 +33,6 @@ from omnizarr.publish.publication import lock_replacement, replacing_stage, sett
 from omnizarr.stores import Store, update_value
 
 _NEW = ("shape", "dtype", "data")  # any of them describes a new array
-_NOTHING_NEW: dict[str, Any] = dict.fromkeys(_NEW)
 
 
 @overload
@@ -137,8 +136,8 @@ def open(
     """
     if missing != "fill":
         check_missing(missing)
-    given = {k: options.get(k) for k in _NEW} if options else _NOTHING_NEW
-    rest: Any = {k: v for k, v in options.items() if k not in _NEW} if options else options
+    given = {k: options.get(k) for k in _NEW}
+    rest: Any = {k: v for k, v in options.items() if k not in _NEW}
     if kind is not None and kind not in ("array", "group"):
         raise InvalidArgument(f"kind must be 'array' or 'group', got {kind!r}")
     if kind == "group":
@@ -282,15 +281,11 @@ def load(
     return {name: array[...] for name, array in node.arrays()}
 
 
-_GROUP_OPTIONS = ("path", "zarr_format", "attributes", "storage_options", "mode", "kind")
-
-
 def _check_group_options(options: Mapping[str, Any]) -> None:
     for name in options:
         if name != "attributes":
-            raise WrongType(
-                f"unknown option {name!r} of a group; {known_names(name, _GROUP_OPTIONS)}"
-            )
+            known = (*OfGroup.__annotations__, "mode", "kind")
+            raise WrongType(f"unknown option {name!r} of a group; {known_names(name, known)}")
 
 
 def _should_open(store: Store, path: str, mode: str) -> bool:

@@ -313,17 +313,11 @@ def warn_of_replacement(store: Store, listed: Iterable[str]) -> None:
         warn(found.message())
 
 
-def wait_for_replacement(store: Store) -> bool:
-    """Wait a few seconds at most while a node is replaced where that is quick; True if one was."""
-    if not stores.traits(store).low_latency:
-        return False
-
-    waited = False
-    for _ in REPLACEMENT.tries():
+def wait_for_replacement(store: Store) -> None:
+    """Wait a few seconds at most while a node is replaced, where that is quick."""
+    for _ in REPLACEMENT.tries() if stores.traits(store).low_latency else ():
         if not any(each.writer.is_alive and each.pending for each in all_stages(store)):
             break
-        waited = True
-    return waited
 
 
 @contextmanager
