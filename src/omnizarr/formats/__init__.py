@@ -5,6 +5,7 @@ from omnizarr.formats.detect import (
     ROOT_KEYS,
     Probe,
     by_name,
+    check_entry,
     guess_format,
     is_metadata,
     makes_node,

@@ -537,19 +537,19 @@ def completed(codecs: Codecs, data_type: Named) -> Codecs:
     return tuple(out)
 
 
-_VLEN = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
+VLEN = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
 
 
 def with_vlen(codecs: Codecs, data_type: Named) -> Codecs:
     """Return codecs with `vlen-utf8` or `vlen-bytes`, which have one layout, as the type needs."""
-    name = _VLEN.get(data_type.name)
+    name = VLEN.get(data_type.name)
     if name is None:
         return codecs
     items = partial(with_vlen, data_type=data_type)
     out = []
     for codec in codecs:
         inner = _parsed(codec.configuration.get("codecs"))
-        if codec.name in _VLEN.values():
+        if codec.name in VLEN.values():
             codec = Named(name, codec.configuration, codec.must_understand)
         elif inner is not None and items(inner) != inner:
             codec = inside(codec, items, tuple)

@@ -126,6 +126,8 @@ def present_holders(format: Format, nodes: Iterable[str], documents: Documents) 
     """Return the `holders` of nodes whose documents may have consolidated metadata."""
     if isinstance(format, V3):
         documents = {key: text for key, text in documents.items() if _MARK in text}
+    if not documents:
+        return {}
     return {
         key: group
         for path in nodes

@@ -78,6 +78,11 @@ def guess_format(metadata: Mapping[str, Any], data: bytes) -> tuple[Format, Docu
     return _V3, {_V3.keys("")[0]: data}
 
 
+def check_entry(data: bytes, problems: list[Problem]) -> None:
+    """Raise, or record warnings, where the entry point of a draft hierarchy is not valid."""
+    V3Draft.open(data, problems)
+
+
 @cached(64)
 def _all_keys(path: str) -> tuple[str, ...]:
     """Return the metadata keys of a path in all formats."""

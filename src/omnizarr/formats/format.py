@@ -307,7 +307,7 @@ _beside_shape = attrgetter(*(f.name for f in fields(ArrayModel) if f.name != "sh
 
 
 def parse_once(
-    key: tuple[Hashable, ...], size: int, problems: list[Problem], parse: Callable[[], Node]
+    key: tuple[Hashable, ...], problems: list[Problem], parse: Callable[[], Node]
 ) -> Node:
     """Return the node that `parse` makes of the documents in `key`; cache it if it is valid."""
     found = _models.get(key)
@@ -315,6 +315,7 @@ def parse_once(
         return found
     before = len(problems)
     node = parse()
+    size = sum(len(part) for part in key if isinstance(part, bytes))
     if size <= LARGEST and len(problems) == before:
         _models.put(key, node)
     return node

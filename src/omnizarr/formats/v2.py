@@ -65,13 +65,8 @@ class V2(Format):
         array, group, attrs = self.keys(path)
         if array not in documents and group not in documents:
             return None
-        main, other = documents.get(array), documents.get(group)
-        node = parse_once(
-            (self.name, self.separator, main, other),
-            len(main or b"") + len(other or b""),
-            problems,
-            lambda: self._parse(path, documents, problems),
-        )
+        own = self.name, self.separator, documents.get(array), documents.get(group)
+        node = parse_once(own, problems, lambda: self._parse(path, documents, problems))
         if attrs not in documents:
             return node
         attributes = load_object(documents[attrs], attrs, allow_nan=True)

@@ -79,7 +79,7 @@ class V3(Format):
         if data is None:
             return None
         parse = partial(self._read, key, data, problems)
-        node = parse_once((self.name, data), len(data), problems, parse)
+        node = parse_once((self.name, data), problems, parse)
         if isinstance(node, GroupModel):
             return node
         # Only here is the shape that of this array.
@@ -100,7 +100,7 @@ class V3(Format):
             return self._read_document(key, data, problems)
         # Metadata of many arrays differ only in shape and attributes.
         parse = partial(self._read_document, key, rest, problems)
-        node = parse_once((self.name, rest), len(rest), problems, parse)
+        node = parse_once((self.name, rest), problems, parse)
         if not isinstance(node, ArrayModel):
             return node
         own = load_object(attributes, key) if len(attributes) > 2 else {}
@@ -173,7 +173,7 @@ class V3(Format):
         extra = _extra(fields, (*REQUIRED, *OPTIONAL))
         fill = self._fill_value(fields, data_type)
         fields.done("not valid zarr 3")
-        array = ArrayModel(
+        return ArrayModel(
             shape=shape,
             data_type=data_type,
             chunk_grid=grid,
@@ -185,7 +185,6 @@ class V3(Format):
             dimension_names=dimension_names,
             extra=extra,
         )
-        return with_lengths(array, fields.key, fields.problems)
 
     def _fill_value(self, fields: Fields, data_type: Named) -> Any:
         """Return the JSON of the fill value, with what some writers put there mended."""

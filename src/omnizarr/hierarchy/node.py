@@ -126,8 +126,7 @@ class NodeHandle(Generic[M]):
         """Store and use the model that `edit` makes of the stored one; see `update_metadata`."""
 
         def changed(model: Node) -> Node:
-            if model is not self._model:
-                self._take(model)
+            self._take(model)
             return edit(self._model)
 
         try:
@@ -142,13 +141,13 @@ class NodeHandle(Generic[M]):
             model = self._location.load()
         except NodeNotFound as e:
             raise self._gone(e) from e
-        if model is not self._model:
-            self._take(model)
+        self._take(model)
         self._from_consolidated = False
 
     def _take(self, model: Node) -> None:
-        self._check_same(model)
-        self._replace_model(model)
+        if model is not self._model:
+            self._check_same(model)
+            self._replace_model(model)
 
     def _check_same(self, model: Node) -> None:
         """Raise NodeChanged if an array was replaced by a group, or a group by an array."""

@@ -20,6 +20,7 @@ from omnizarr.data_types import DataType
 from omnizarr.engine import Missing
 from omnizarr.errors import CannotExpress, InvalidArgument, WrongType, did_you_mean
 from omnizarr.formats import Format
+from omnizarr.formats.codec_names import VLEN
 from omnizarr.formats.format import check_attributes
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.chunk_shapes import AUTO, chunk_grid, shard_options, shard_shape
@@ -31,8 +32,6 @@ _PARAMETERS = (
     *("shape", "dtype", "data", "mode", "kind", "overwrite", "path", "zarr_format"),
     "storage_options",
 )
-_VARIABLE = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
-
 _LITTLE = {"endian": "little"}
 
 _models: Cache[Hashable, ArrayModel] = Cache(64)
@@ -323,12 +322,12 @@ def _codecs(
     if data_type.masking is not None:
         itemsize = None
         if not has_serializer:
-            name = _VARIABLE.get(data_type.masking.inner.named.name)
+            name = VLEN.get(data_type.masking.inner.named.name)
             data = {"name": name} if name else {"name": "bytes", "configuration": _LITTLE}
             lists = {"mask_codecs": [{"name": "packbits"}], "data_codecs": [data]}
             filters.append(Named("zarrs.optional", lists))
             has_serializer = True
-    variable = None if has_serializer else _VARIABLE.get(data_type.named.name)
+    variable = None if has_serializer else VLEN.get(data_type.named.name)
     defaults = {
         wanted: [c for c in default_codecs(format, itemsize, variable) if kind(c) == wanted]
         for wanted in ("array->array", "array->bytes", "bytes->bytes")

@@ -18,7 +18,7 @@ from omnizarr.errors import (
     Problem,
     UnknownExtension,
 )
-from omnizarr.formats import Documents, Format, Probe, V3Draft, consolidated, guess_format
+from omnizarr.formats import Documents, Format, Probe, check_entry, consolidated, guess_format
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import (
     absence_reason,
@@ -76,12 +76,12 @@ def _validate_metadata(data: bytes) -> list[Problem]:
     guessed = guess_format(doc, data)
     if guessed is None:
         try:
-            V3Draft.open(data, problems)  # raises if the entry point is not valid
+            check_entry(data, problems)
         except InvalidMetadata as e:
             _merge(problems, e)
         return problems
     format, metadata = guessed
-    _validate_node(MemoryStore(dict(metadata)), format, "", metadata, problems)
+    _validate_node(Location(MemoryStore(dict(metadata)), "", format), metadata, problems)
     return problems
 
 
@@ -123,10 +123,10 @@ def walk_checked(start: Location) -> Iterator[CheckedNode]:
     pending = [(start, metadata)]
     while pending:
         location, metadata = pending.pop()
-        format, problems = location.format, list[Problem]()
-        node = _validate_node(location.store, format, location.path, metadata, problems)
+        problems = list[Problem]()
+        node = _validate_node(location, metadata, problems)
         unreadable = node is None and bool(metadata)
-        below = not unreadable and not isinstance(node, ArrayModel) and format.has_groups
+        below = not unreadable and not isinstance(node, ArrayModel) and location.format.has_groups
         pending += reversed(_children(location, problems)) if below else ()
         yield CheckedNode(location.without_listing(), node, problems)
 
@@ -145,9 +145,8 @@ def _children(location: Location, problems: list[Problem]) -> list[tuple[Locatio
     ]
 
 
-def _validate_node(
-    store: Store, format: Format, path: str, metadata: Documents, problems: list[Problem]
-) -> Node | None:
+def _validate_node(at: Location, metadata: Documents, problems: list[Problem]) -> Node | None:
+    format, path = at.format, at.path
     own: list[Problem] = []  # reading stops if the list has errors, so each node has its own
     try:
         node = format.read(path, metadata, own)
@@ -162,7 +161,7 @@ def _validate_node(
     problems += own
     if isinstance(node, ArrayModel):
         key = next(k for k in format.keys(path) if k in metadata)
-        bound = BoundArray(store, path, format.chunk_prefix(path), node)
+        bound = BoundArray(at.store, path, format.chunk_prefix(path), node)
         _check_array(bound, key, problems)
     elif node is None and format.implicit_groups:
         return GroupModel(implicit=True)

@@ -107,10 +107,8 @@ class Fields:
     def chunks(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the chunk shape for an array of that shape."""
         found = self.integers("chunks")
-        known = "shape" in self.values and "chunks" in self.values
-        if not known or self._bad("shape") or self._bad("chunks"):
-            return found
-        self.check_chunks("chunks", found, shape)
+        if self.get("shape") == [*shape] and self.get("chunks") == [*found]:  # both are valid
+            self.check_chunks("chunks", found, shape)
         return found
 
     def check_chunks(self, field: str, chunks: Sequence[int], shape: Sequence[int]) -> None:
@@ -121,9 +119,6 @@ class Fields:
             if chunk == 0 and length:
                 message = "a chunk cannot have length 0 where the array does not"
                 self.error(f"{field}[{i}]", message)
-
-    def _bad(self, field: str) -> bool:
-        return any(p.level == "error" and p.field.startswith(field) for p in self.problems)
 
 
 def named(fields: Fields, field: str, value: object) -> Named:

@@ -64,15 +64,12 @@ steps = st.one_of(
 )
 
 
-def refuse_all(
-    error: type[Exception], uses: list[Callable[[str], object]], names: list[str]
-) -> None:
-    """Check that each call raises an error for each name, and that its message has the name."""
-    for use in uses:
-        for name in names:
-            with pytest.raises(error) as caught:
-                use(name)
-            assert repr(name) in str(caught.value)
+def refuse_bad_keys(*uses: Callable[[str], object]) -> None:
+    """Check that each call raises an error for each bad key, and that its message has the key."""
+    for use, key in itertools.product(uses, BAD_KEYS):
+        with pytest.raises(InvalidArgument) as caught:
+            use(key)
+        assert repr(key) in str(caught.value)
 
 
 class Suite:
@@ -120,12 +117,11 @@ class ReadableTests(Suite):
         assert stores.get_partial_values(store, drafted) == [TEN[2:5], None, TEN, TEN[7:]]
 
     def test_a_key_that_leads_elsewhere_is_not_read(self, store: Store) -> None:
-        uses: list[Callable[[str], object]] = [
+        refuse_bad_keys(
             store.get,
             lambda key: store.get(key, Range(0, 1)),
             lambda key: stores.get_many(store, [(key, None)]),
-        ]
-        refuse_all(InvalidArgument, uses, BAD_KEYS)
+        )
 
 
 class AbsenceTests(Suite):
@@ -222,13 +218,12 @@ class WritableTests(Suite):
 
     def test_a_key_that_leads_elsewhere_is_not_written(self, store: Store) -> None:
         self.put(store, {"a/b": b"kept"})
-        uses: list[Callable[[str], object]] = [
+        refuse_bad_keys(
             lambda key: store.set(key, b"evil"),
             store.erase,
             lambda key: stores.set_many(store, [("a/c", b"c"), (key, b"evil")]),
             lambda key: stores.set_partial_values(store, [(key, 0, b"evil")]),
-        ]
-        refuse_all(InvalidArgument, uses, BAD_KEYS)
+        )
         assert store.get("a/b") == b"kept"
 
 
@@ -401,7 +396,7 @@ class VersionedTests(Suite):
         assert store.generation("a/k") is None
         assert store.get_versioned("a/k") == (None, None)
         assert store.get_versioned("a/k", Range(0, 1)) == (None, None)
-        refuse_all(InvalidArgument, [store.generation, store.get_versioned], BAD_KEYS)
+        refuse_bad_keys(store.generation, store.get_versioned)
 
     def test_a_generation_stays_until_the_value_is_replaced(self, store: Any) -> None:
         self.put(store, {"k": TEN, "l": b"l"})
