@@ -33,6 +33,7 @@ from omnizarr.publish.publication import lock_replacement, replacing_stage, sett
 from omnizarr.stores import Store, update_value
 
 _NEW = ("shape", "dtype", "data")  # any of them describes a new array
+_NOTHING_NEW: dict[str, Any] = dict.fromkeys(_NEW)
 
 
 @overload
@@ -136,8 +137,8 @@ def open(
     """
     if missing != "fill":
         check_missing(missing)
-    given = {k: options.get(k) for k in _NEW}
-    rest: Any = {k: v for k, v in options.items() if k not in _NEW}
+    given = {k: options.get(k) for k in _NEW} if options else _NOTHING_NEW
+    rest: Any = {k: v for k, v in options.items() if k not in _NEW} if options else options
     if kind is not None and kind not in ("array", "group"):
         raise InvalidArgument(f"kind must be 'array' or 'group', got {kind!r}")
     if kind == "group":
