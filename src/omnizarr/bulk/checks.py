@@ -139,8 +139,8 @@ class VerifyReport(Outcome):
     tasks: int = 0  # that are done, and all that there are
     tasks_total: int = 0
     findings: list[Finding] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)  # of all findings, by kind
-    error_counts: dict[str, int] = field(default_factory=dict)  # of errors among them
+    counts: Counter[str] = field(default_factory=Counter)  # of all findings, by kind
+    error_counts: Counter[str] = field(default_factory=Counter)  # of errors among them
 
     @property
     def errors(self) -> int:
@@ -171,9 +171,16 @@ class VerifyReport(Outcome):
         """Count findings, and list them unless there are too many of their kind."""
         for each in findings:
             self._list([each])
-            self.counts[each.kind] = self.counts.get(each.kind, 0) + 1
+            self.counts[each.kind] += 1
             if each.level == "error":
-                self.error_counts[each.kind] = self.error_counts.get(each.kind, 0) + 1
+                self.error_counts[each.kind] += 1
+
+    def report(
+        self, path: str, key: str, message: object, kind: Kind, level: Level = "warning",
+        chunk: Coords | None = None,
+    ) -> None:  # fmt: skip
+        """Add a finding on the node at a path."""
+        self.add(Finding(paths.show(path), key, str(message), chunk, level, kind))
 
     def _list(self, findings: list[Finding]) -> None:
         listed = Counter(self.counts)
@@ -186,27 +193,18 @@ class VerifyReport(Outcome):
         """Add the result of another part; its findings are listed up to the limit."""
         self._list(other.findings)
         self.depth = other.depth
-        for each in dataclasses.fields(self):
-            mine, theirs = getattr(self, each.name), getattr(other, each.name)
-            if isinstance(mine, int):
-                setattr(self, each.name, mine + theirs)
-            elif isinstance(mine, dict):
-                mine.update(Counter(mine) + Counter(theirs))
+        super().merge(dataclasses.replace(other, findings=[]))
 
     def select(self, errors: Collection[str] = (), ignore: Collection[str] = ()) -> VerifyReport:
         """Return the report with warnings of some kinds as errors, and without other kinds."""
-        kept = {kind: number for kind, number in self.counts.items() if kind not in ignore}
-        bad = {
-            kind: number if kind in errors else self.error_counts.get(kind, 0)
-            for kind, number in kept.items()
-        }
+        kept = Counter({kind: n for kind, n in self.counts.items() if kind not in ignore})
+        bad = Counter({k: n if k in errors else self.error_counts[k] for k, n in kept.items()})
         found = [
             dataclasses.replace(f, level="error") if f.kind in errors else f
             for f in self.findings
             if f.kind not in ignore
         ]
-        bad = {kind: number for kind, number in bad.items() if number}
-        return dataclasses.replace(self, findings=found, counts=kept, error_counts=bad)
+        return dataclasses.replace(self, findings=found, counts=kept, error_counts=+bad)
 
     def finish(self) -> None:
         """Sort the findings by path, key and chunk."""
@@ -224,6 +222,7 @@ class VerifyReport(Outcome):
         """Return the report that `to_json` wrote."""
         values = {k: v for k, v in stored.items() if k not in _DERIVED}
         values["findings"] = [Finding.from_json(each) for each in stored["findings"]]
+        values |= {name: Counter(stored[name]) for name in ("counts", "error_counts")}
         return cls(**values)
 
     def __str__(self) -> str:
@@ -322,8 +321,8 @@ class _Check:
         self.report.values += len(stored)
         for value in stored:
             if not value.inside:
-                message = f"is outside the shape {self.array.model.shape}"
-                self._add(value.key, message, value.coords, "warning", "outside-chunk")
+                place = self.array.path, value.key, f"is outside the shape {self.array.model.shape}"
+                self.report.report(*place, "outside-chunk", "warning", value.coords)
         if self.array.model.storage_transformers:
             stored = [chunk for value in stored for chunk in self._unpacked(value)]
         self._look_up_sizes(stored)
@@ -335,12 +334,8 @@ class _Check:
             self._check_plain(stored)
         return self.report
 
-    def _add(
-        self, key: str, message: object, chunk: Coords, level: Level = "error",
-        kind: Kind = "damaged-chunk",
-    ) -> None:  # fmt: skip
-        path = paths.show(self.array.path)
-        self.report.add(Finding(path, key, str(message), chunk, level, kind))
+    def _damaged(self, key: str, message: object, chunk: Coords) -> None:
+        self.report.report(self.array.path, key, message, "damaged-chunk", "error", chunk)
 
     @contextmanager
     def _reporting(self, key: str, chunk: Coords) -> Iterator[None]:
@@ -348,7 +343,7 @@ class _Check:
         try:
             yield
         except OmnizarrError as e:
-            self._add(key, e, chunk)
+            self._damaged(key, e, chunk)
 
     def _unpacked(self, value: _Stored) -> list[_Stored]:
         """Return the chunks in a value that a storage transformer has packed."""
@@ -472,7 +467,7 @@ class _Check:
                     _check_range(where, shards, size)
                     ranges.append((coords, where))
         for coords, message in _overlaps(ranges):
-            self._add(value.shown, message, coords)
+            self._damaged(value.shown, message, coords)
         if self.depth == "present":
             return
         is_sound = self.report.errors == before

@@ -176,7 +176,7 @@ def _report_unreadable(store: Store, path: str, report: VerifyReport) -> bool:
     mark = store.get(marker(path))
     if mark is not None:
         message = f"is incomplete: {Mark.read(mark)} was interrupted, or is still writing"
-        report.add(Finding(paths.show(path), marker(path), message, None, "error", "incomplete"))
+        report.report(path, marker(path), message, "incomplete", "error")
         return True
     try:
         problems = validate(store, path=path)
@@ -304,8 +304,8 @@ class Hierarchy:
         for staged in all_stages(self.start.store):
             key = f"{FOLDER}/{staged.name}"
             if staged.concerns(self.start.path):
-                path, message = paths.show(staged.path or ""), staged.message()
-                self.report.add(Finding(path, key, message, None, "error", "incomplete"))
+                given = staged.path or "", key, staged.message()
+                self.report.report(*given, "incomplete", "error")
             else:
                 left[key] = "an unfinished node, or one that is being written; see omnizarr repair"
         listed = stores.can_list(self.start.store)
@@ -314,9 +314,8 @@ class Hierarchy:
                 "the journal of a job that is running or was interrupted; the same call with"
                 " resume=True finishes the job, omnizarr repair removes the journal"
             )
-        path = paths.show(self.start.path)
         for key, what in left.items():
-            self.report.add(Finding(path, key, f"is {what}", None, "warning", "leftover"))
+            self.report.report(self.start.path, key, f"is {what}", "leftover")
 
     def owner(self, key: str) -> BoundArray | None:
         """Return the array that a key may be a chunk of: the innermost one that contains it."""
@@ -358,9 +357,8 @@ class KeyListing:
                 while coords := tuple(itertools.islice(every, PROBED_KEYS)):
                     yield self._check(array, tuple(map(array.key, coords)), coords, None, True)
             for chunk, key in missing_chunk_keys(array) if self.missing else ():
-                self._report(
-                    array.path, key, MISSING, "missing-chunk", chunk, self.missing or "warning"
-                )
+                level = self.missing or "warning"
+                self._found.report(array.path, key, MISSING, "missing-chunk", level, chunk)
                 yield from self._end_findings(TASK_FINDINGS)
         yield from self._end_findings()
 
@@ -385,7 +383,8 @@ class KeyListing:
             return
         if key.endswith("/"):
             message = "is a folder, not a file; the chunk reads as the fill value"
-            self._report(array.path, key[:-1], message, "damaged-chunk", coords, "error")
+            given = array.path, key[:-1], message
+            self._found.report(*given, "damaged-chunk", "error", coords)
             return
         self._listed.add(array.prefix)
         if self.sample < 1 and not _is_sampled(key, self.sample):
@@ -432,32 +431,27 @@ class KeyListing:
             self._report_marker(key)
         elif paths.is_ours(name):
             what = "a temporary file or lock of a writer that is running or was killed"
-            self._report(self.start.path, key, f"is {what}; see omnizarr repair", "leftover")
+            message = f"is {what}; see omnizarr repair"
+            self._found.report(self.start.path, key, message, "leftover")
         elif key not in self.hierarchy.metadata_keys and (
             self.hierarchy.unreadable_nodes.isdisjoint(prefixes_of(key))
         ):
-            self._report(self.start.path, key, "belongs to no array or group", "orphan")
+            self._found.report(self.start.path, key, "belongs to no array or group", "orphan")
 
     def _report_marker(self, key: str) -> None:
         mark = Mark.read(self.start.store.get(key) or b"")
         path = key.rpartition("/")[0]
         if mark.finished:
             message = f"is left of {mark}, which is complete; see omnizarr repair"
-            self._report(path, key, message, "leftover")
+            self._found.report(path, key, message, "leftover")
             return
         half = mark.keeps_node and publication.replacing_stage(self.start.store, path) is not None
         state = "or one below may be absent" if half else mark.effect
         message = f"the node {state}: {mark} was interrupted, or is still writing"
         if mark.keeps_node:
-            self._report(path, key, message, "leftover")
+            self._found.report(path, key, message, "leftover")
         else:
-            self._report(path, key, message, "incomplete", level="error")
-
-    def _report(
-        self, path: str, key: str, message: str, kind: Kind, chunk: Coords | None = None,
-        level: Level = "warning",
-    ) -> None:  # fmt: skip
-        self._found.add(Finding(paths.show(path), key, message, chunk, level, kind))
+            self._found.report(path, key, message, "incomplete", "error")
 
     def _end_findings(self, least: int = 0) -> Iterator[Task[VerifyReport]]:
         """Yield a task that reports the findings so far, once there are `least`."""

@@ -104,30 +104,25 @@ for _target, _names in {
         registry.register("codec", _name, f"omnizarr.codecs.{_target}")
 
 # Imported on first use.
-_LATER = {
-    "ArrayArrayCodec": "codecs.codec:ArrayArrayCodec",
-    "ArrayBytesCodec": "codecs.codec:ArrayBytesCodec",
-    "BytesBytesCodec": "codecs.codec:BytesBytesCodec",
-    "Codec": "codecs.codec:Codec",
-    "Configured": "codecs.codec:Configured",
-    "Spec": "codecs.codec:Spec",
-    "as_bytes_array": "codecs.codec:as_bytes_array",
-    "CodecPipeline": "codecs.pipeline:CodecPipeline",
-    "bind_codec": "codecs.pipeline:bind_codec",
-    "bind_pipeline": "codecs.pipeline:bind_pipeline",
+_SAME = {
+    "codec": "ArrayArrayCodec ArrayBytesCodec BytesBytesCodec Codec Configured Spec as_bytes_array",
+    "pipeline": "CodecPipeline bind_codec bind_pipeline",
+    "compressors": "Zlib",
+    "cast_value": "CastValue",
+    "scale_offset": "ScaleOffset",
+}
+_LATER = {name: f"codecs.{at}:{name}" for at, names in _SAME.items() for name in names.split()}
+_LATER |= {
     # The names that numcodecs has, for versions 1 and 2.
     "BZ2": "codecs.compressors:Bz2",
     "Blosc": "codecs.blosc:NumcodecsBlosc",
     "GZip": "codecs.compressors:Gzip",
     "LZMA": "codecs.compressors:Lzma",
-    "Zlib": "codecs.compressors:Zlib",
     # The names that zarr-python has.
     "BloscCodec": "codecs.blosc:Blosc",
     "BytesCodec": "codecs.serializers:Bytes",
-    "CastValue": "codecs.cast_value:CastValue",
     "Crc32cCodec": "codecs.compressors:Crc32c",
     "GzipCodec": "codecs.compressors:StrictGzip",
-    "ScaleOffset": "codecs.scale_offset:ScaleOffset",
     "ShardingCodec": "codecs.sharding:ShardingIndexed",
     "TransposeCodec": "codecs.filters:Transpose",
     "VLenBytesCodec": "codecs.serializers:VlenBytes",

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -60,12 +60,9 @@ def _processes() -> str:
 
 def _has_ended(value: bytes | None) -> bool:
     """Return True if a lock belongs to a process of this machine that has ended."""
-    try:
-        said = json.loads(value or b"{}")
-        here = said["processes"] == _processes() != ""
-        return here and not is_running(said["pid"])
-    except (ValueError, TypeError, LookupError):  # of another program
-        return False
+    said = _said(value)
+    here = said.get("processes") == _processes() != ""
+    return here and type(said.get("pid")) is int and not is_running(said["pid"])
 
 
 def lease_key(prefix: str, kind: str) -> str:
@@ -148,7 +145,7 @@ class Lease:
                     return
             elif now != seen:
                 if seen is not None and not wait:
-                    raise Taken(str(_said(self.store.get(self.key))).encode())
+                    raise Taken(str(_said(self.store.get(self.key)).get("by", "")).encode())
                 seen, since = now, time.monotonic()
                 if _has_ended(self.store.get(self.key)):
                     since -= 2 * LEASE  # so that the lock is taken over at once
@@ -247,11 +244,12 @@ class Lease:
         )
 
 
-def _said(value: bytes | None) -> object:
-    try:
-        return json.loads(value or b"{}").get("by", "")
-    except (ValueError, AttributeError):  # of another program
-        return ""
+def _said(value: bytes | None) -> dict[str, Any]:
+    """Return what a lock says; nothing if it is of another program."""
+    with suppress(ValueError):
+        said = json.loads(value or b"{}")
+        return said if isinstance(said, dict) else {}
+    return {}
 
 
 def _now() -> float:

@@ -300,8 +300,14 @@ class SQLiteStore(TransactionStore):
                 yield Transaction()
             elif use == "read" or (use == "snapshot" and database.in_transaction):
                 yield _TableRows(database)  # a finaliser may read in the middle of a change
+            elif database.in_transaction:
+                raise StoreError(
+                    "this thread is in the middle of a change of this database; a finaliser or"
+                    " signal handler should leave others to another thread"
+                )
             else:
-                with _transaction(database, "BEGIN" + " IMMEDIATE" * (use != "snapshot")):
+                database.execute("BEGIN" + " IMMEDIATE" * (use != "snapshot"))
+                with database:  # which commits, or rolls back
                     yield _TableRows(database)
         except sqlite3.OperationalError as e:
             cannot_open = e.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN
@@ -368,19 +374,3 @@ class _TableRows(Transaction):
     def scan(self, start: str) -> Iterator[str]:
         rows = self._run("SELECT k FROM zarr WHERE k >= ? ORDER BY k", (start,))
         return (key for (key,) in rows)
-
-
-@contextmanager
-def _transaction(database: sqlite3.Connection, begin: str) -> Iterator[None]:
-    if database.in_transaction:
-        raise StoreError(
-            "this thread is in the middle of a change of this database; a finaliser or signal"
-            " handler should leave others to another thread"
-        )
-    database.execute(begin)
-    try:
-        yield
-    except BaseException:
-        database.rollback()  # nothing if the disk is full: SQLite has done it already
-        raise
-    database.execute("COMMIT")

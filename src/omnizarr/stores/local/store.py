@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -149,8 +149,6 @@ class LocalStore(ListedStore):
         """Return this store, in which links that lead out of a folder (its own) are errors."""
         found = copy.copy(self)
         found.enclosure = os.path.realpath(self._start if folder is None else folder)
-        kind: Any = type(self)
-        found.__class__ = _enclosed_class(kind)
         return found
 
     def check_links(self, keys: Iterable[str]) -> None:
@@ -162,8 +160,6 @@ class LocalStore(ListedStore):
         """Return an enclosed store without its checks, for keys that have been checked."""
         found = copy.copy(self)
         found.enclosure = None
-        kind: Any = type(self)
-        found.__class__ = kind.__base__
         return found
 
     @cached_property
@@ -399,11 +395,12 @@ class LocalStore(ListedStore):
         for parent in Path(os.path.realpath(self.root)).parents:
             yield LocalStore(parent, read_only=True)
 
-    def identity_details(self) -> tuple[str]:
-        """Return the path: an inode may be used again by another file."""
-        return (os.path.realpath(self.root),)
+    def identity_details(self) -> tuple[str, ...]:
+        """Return the path: an inode may be used again by another file; and the enclosure."""
+        own = os.path.realpath(self.root)
+        return (own,) if self.enclosure is None else (own, self.enclosure)
 
-    def _values_at(self) -> tuple[str, str]:
+    def _values_at(self) -> tuple[str, ...]:
         return "directory", *self.identity_details()
 
     def identity(self, prefix: str = "") -> StorageIdentity:
@@ -436,12 +433,6 @@ class LocalStore(ListedStore):
 
     def __repr__(self) -> str:
         return str(Path(self._given))
-
-
-@cache
-def _enclosed_class(kind: type[LocalStore]) -> Any:
-    """Return a class that does not declare `DirectFiles`: compiled code does not check links."""
-    return type(kind.__name__, (kind,), {"__doc__": kind.__doc__})
 
 
 class DirectoryStore(LocalStore):
