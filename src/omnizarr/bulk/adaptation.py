@@ -12,35 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr import registry
+from omnizarr import extension, registry
 from omnizarr.bulk.transfer import Method, Transfer, check_readable, is_readable
 from omnizarr.errors import CannotExpress, OmnizarrError, Problem
-from omnizarr.extension import (
-    ARRAY_DIMENSIONS,
-    PREFIX,
-    ArrayModel,
-    BoundArray,
-    FillValue,
-    Format,
-    GroupModel,
-    Location,
-    Named,
-    Node,
-    Store,
-    consolidated,
-    data_types,
-    default_codecs,
-    engine,
-    guess_chunks,
-    inner_chunk_shape,
-    is_nczarr,
-    old,
-    paths,
-    stored_keys,
-    stores,
-    without_checksums,
-    without_duplicate_names,
-)
+from omnizarr.extension import ArrayModel, BoundArray, Format, Named, Node, old, paths, stores
 
 SHOWN = 20  # nodes that a message names
 
@@ -72,7 +47,7 @@ class Adaptation:
             return "values"
         return "copy" if self.reason is None else "encode"
 
-    def transfer(self, store: Store, format: Format) -> Transfer:
+    def transfer(self, store: extension.Store, format: Format) -> Transfer:
         """Return the transfer of the chunks to a store."""
         path, method = self.source.path, self.method
         target = BoundArray(store, path, format.chunk_prefix(path), self.model)
@@ -107,10 +82,10 @@ class Options:
 
 
 def adapt_nodes(
-    start: Location, nodes: Mapping[str, Node], goal: Format, options: Options
+    start: extension.Location, nodes: Mapping[str, Node], goal: Format, options: Options
 ) -> Adapted:
     """Return all arrays and groups in another format; raise naming nodes that it cannot express."""
-    if not goal.has_groups and isinstance(nodes.get(""), GroupModel):
+    if not goal.has_groups and isinstance(nodes.get(""), extension.GroupModel):
         raise CannotExpress(
             f"{start.at('')} is a group, and zarr {goal.name} has only arrays; convert its arrays"
             " one by one"
@@ -121,15 +96,17 @@ def adapt_nodes(
         try:
             paths.check_new(path)
             goal.check_name(path)
-            if isinstance(node, GroupModel):
-                group = GroupModel(node.attributes, node.extra if options.same_format else {})
+            if isinstance(node, extension.GroupModel):
+                group = extension.GroupModel(
+                    node.attributes, node.extra if options.same_format else {}
+                )
                 found.add(path, group, goal.write(path, group))
                 continue
             parent = nodes.get(path.rpartition("/")[0])
             is_level = parent is not None and "ome" in parent.attributes
             if is_level and not (options.same_format or goal.names_in_attributes):
                 # A level of an image has names of axes, and is no variable of a dataset.
-                node = node.with_(attributes=without_duplicate_names(node))
+                node = node.with_(attributes=extension.without_duplicate_names(node))
             bound = BoundArray(start.store, path, start.format.chunk_prefix(path), node)
             bound.check()
             array = adapt_array(bound, goal, options)
@@ -143,7 +120,7 @@ def adapt_nodes(
 
 
 def cannot_convert(
-    start: Location, goal: Format, failures: Mapping[str, OmnizarrError]
+    start: extension.Location, goal: Format, failures: Mapping[str, OmnizarrError]
 ) -> OmnizarrError:
     """Return one error for all nodes that cannot be converted."""
     if len(failures) == 1:
@@ -165,7 +142,11 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
     """Return an array in another format; raise CannotExpress if that is impossible."""
     model = source.model
     if not options.same_format:
-        own = model.attributes if goal.names_in_attributes else without_duplicate_names(model)
+        own = (
+            model.attributes
+            if goal.names_in_attributes
+            else extension.without_duplicate_names(model)
+        )
         model = model.with_(extra={}, attributes=own)
         if goal.names_in_attributes and not (model.shape or old(model.fill_value.dialect)):
             model = model.with_(dimension_names=())  # which xarray requires of scalars, too
@@ -179,13 +160,13 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
             raise CannotExpress(f"it has the unknown extension {source.skipped[0]!r}")
         kept = _with_fill_value(goal.adapt(model), source, goal)
         if not (options.checksum or goal.checksums_are_read):
-            codecs, left_out = without_checksums(kept.codecs)
+            codecs, left_out = extension.without_checksums(kept.codecs)
             changed = _changed(kept.codecs, codecs)
             kept = kept.with_(codecs=codecs) if left_out else kept
         known_only = options.for_view and not (options.same_format or goal.codecs_by_id)
         if known_only and is_readable(source):
             for codec in kept.codecs:
-                if codec.name.startswith(PREFIX):
+                if codec.name.startswith(extension.PREFIX):
                     raise CannotExpress(f"few readers of zarr {goal.name} know {codec.name!r}")
     except CannotExpress as e:
         reason = str(e)
@@ -263,7 +244,7 @@ def _fill_may_mark(array: BoundArray) -> bool:
 def _is_variable(array: BoundArray) -> bool:
     """Return True for an array of xarray or NetCDF in a format with names in attributes."""
     names = (*array.model.attributes, *array.model.extra)
-    return any(name == ARRAY_DIMENSIONS or is_nczarr(name) for name in names)
+    return any(name == extension.ARRAY_DIMENSIONS or extension.is_nczarr(name) for name in names)
 
 
 def other_fill_note(old: BoundArray, new: BoundArray) -> str | None:
@@ -339,7 +320,7 @@ def _marked_by_fill_value(
     elif bool(np.all(source.fill != source.fill)):  # which is missing by itself
         return model, False, None
     else:
-        fill = FillValue(None, goal.dialect)
+        fill = extension.FillValue(None, goal.dialect)
     marked = model.with_(attributes=attributes, fill_value=fill)
     if fill == model.fill_value or not (options.for_view or _lacks_chunks(source)):
         return marked, False, None
@@ -353,24 +334,24 @@ def _lacks_chunks(array: BoundArray) -> bool:
     """Return True if a chunk is not stored, or may not be where the store cannot list them."""
     if not stores.can_list(array.store):
         return True
-    return sum(1 for _ in stored_keys(array)) < math.prod(array.grid.shape)
+    return sum(1 for _ in extension.stored_keys(array)) < math.prod(array.grid.shape)
 
 
 def _reencoded(source: BoundArray, model: ArrayModel, goal: Format, for_view: bool) -> ArrayModel:
     """Return a model that the other format can express, with its default codecs."""
-    inner = inner_chunk_shape(model)
+    inner = extension.inner_chunk_shape(model)
     if inner is not None:
         model = model.with_(chunk_grid=Named("regular", {"chunk_shape": list(inner)}))
     variable = {"string": "vlen-utf8", "bytes": "vlen-bytes"}.get(model.data_type.name)
     itemsize = None if source.data_type.variable else source.dtype.itemsize
     data_type = model.data_type
     if not source.data_type.variable:
-        data_type = data_types.describe(source.dtype.newbyteorder("<"))
+        data_type = extension.data_types.describe(source.dtype.newbyteorder("<"))
     codecs = goal.default_codecs(itemsize, variable, "portable") if for_view else None
-    codecs = codecs or default_codecs(goal, itemsize, variable)
+    codecs = codecs or extension.default_codecs(goal, itemsize, variable)
     model = model.with_(data_type=data_type, codecs=codecs, storage_transformers=())
     if data_type.name == "struct" and not source.data_type.variable:
-        native = engine.BoundArray(source.store, source.path, "", model).data_type
+        native = extension.engine.BoundArray(source.store, source.path, "", model).data_type
         value = source.fill.astype(native.dtype)
         if source.fill_defined:
             model = model.with_(fill_value=native.fill_json(value, goal.dialect))
@@ -379,19 +360,19 @@ def _reencoded(source: BoundArray, model: ArrayModel, goal: Format, for_view: bo
     except CannotExpress:
         if model.chunk_grid.name == "regular":
             raise
-    chunks = guess_chunks(model.shape, itemsize or 16, 2**20)
+    chunks = extension.guess_chunks(model.shape, itemsize or 16, 2**20)
     return goal.adapt(model.with_(chunk_grid=Named("regular", {"chunk_shape": list(chunks)})))
 
 
 # Consolidated metadata
 
 
-def consolidated_groups(start: Location, nodes: Mapping[str, Node]) -> list[str]:
+def consolidated_groups(start: extension.Location, nodes: Mapping[str, Node]) -> list[str]:
     """Return the paths of groups that have consolidated metadata."""
     found, keys = [], {}
     for path, node in nodes.items():
-        key = consolidated.key(start.format, path)
-        if key is None or not isinstance(node, GroupModel):
+        key = extension.consolidated.key(start.format, path)
+        if key is None or not isinstance(node, extension.GroupModel):
             continue
         if key not in start.format.keys(path):
             keys[key] = path
@@ -406,5 +387,5 @@ def consolidate(goal: Format, nodes: Mapping[str, Node], groups: list[str]) -> d
     for path in groups:
         start = paths.prefix(path)
         inside = {p[len(start) :]: n for p, n in nodes.items() if p == path or p.startswith(start)}
-        documents |= consolidated.write(goal, path, inside)
+        documents |= extension.consolidated.write(goal, path, inside)
     return documents

@@ -20,32 +20,11 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import extension
 from omnizarr.bulk.journal import Outcome, in_batches
 from omnizarr.bulk.options import Depth
 from omnizarr.errors import ChunkError, OmnizarrError, Problem, StoreError, error_context
-from omnizarr.extension import (
-    CHECKSUMS,
-    PREFIX,
-    BoundArray,
-    Buffer,
-    CodecPipeline,
-    HasSizes,
-    Range,
-    RegularAxis,
-    Shards,
-    axis_plan,
-    boxes,
-    check_length,
-    chunk_counts,
-    chunk_range,
-    counted,
-    get_many,
-    inner_chunk_shape,
-    kernel,
-    paths,
-    present,
-    section_of,
-)
+from omnizarr.extension import BoundArray, Range, Shards, boxes, counted, get_many, kernel, paths
 
 Coords: TypeAlias = tuple[int, ...]
 Level: TypeAlias = Literal["error", "warning"]
@@ -85,7 +64,7 @@ class Finding:
     @classmethod
     def of(cls, problem: Problem, path: str, kind: Kind, rule: str = "") -> Finding:
         """Return the finding for a problem of a document of the node at a path."""
-        rule = rule or section_of(problem)
+        rule = rule or extension.section_of(problem)
         return cls(
             paths.show(path), problem.key, problem.message, None, problem.level, kind,
             problem.field, rule,
@@ -241,7 +220,7 @@ class VerifyReport(Outcome):
 
 # Chunks and shards
 
-CHECKSUM_CODECS = frozenset({"crc32c", *(PREFIX + id_ for id_ in CHECKSUMS)})
+CHECKSUM_CODECS = frozenset({"crc32c", *(extension.PREFIX + id_ for id_ in extension.CHECKSUMS)})
 SLAB_BYTES = 2**24  # of a shard that the kernel decodes with one call
 BATCH_BYTES = 2**24  # of chunks that are read together
 DELETED = "was deleted while it was being checked"
@@ -253,11 +232,11 @@ def inner_ranges(array: BoundArray, coords: Coords) -> list[range]:
 
     Those outside the array do not count.
     """
-    inner = inner_chunk_shape(array.model)
+    inner = extension.inner_chunk_shape(array.model)
     if inner is None:
         return [range(c, c + 1) for c in coords]
     shape, origin = array.grid.chunk_shape(coords), array.grid.origin(coords)
-    counts = chunk_counts(array)
+    counts = extension.chunk_counts(array)
     return [
         range(o // c, min(o // c + -(-n // c), count))
         for o, n, c, count in zip(origin, shape, inner, counts, strict=True)
@@ -360,7 +339,7 @@ class _Check:
 
     def _look_up_sizes(self, values: list[_Stored]) -> None:
         unknown = [value.key for value in values if value.size is None]
-        if unknown and isinstance(self.store, HasSizes):
+        if unknown and isinstance(self.store, extension.HasSizes):
             with suppress(OmnizarrError):  # `_size` will tell which of them cannot be read
                 found = self.store.sizes(unknown)
                 for value in values:
@@ -368,7 +347,7 @@ class _Check:
 
     def _size(self, value: _Stored) -> int | None:
         """Return the size of a value, or None if the store cannot tell without reading it."""
-        if value.size is None and isinstance(self.store, HasSizes):
+        if value.size is None and isinstance(self.store, extension.HasSizes):
             value.size = self.store.sizes([value.key]).get(value.key)
             if value.size is None:
                 raise StoreError("is listed, but has no readable value")
@@ -411,7 +390,7 @@ class _Check:
                     found[number] = None  # its memory is free when it was checked
                 yield value, data
 
-    def _check_bytes(self, pipeline: CodecPipeline, data: Buffer) -> None:
+    def _check_bytes(self, pipeline: extension.CodecPipeline, data: extension.Buffer) -> None:
         self.report.bytes_read += len(data)
         if self.depth == "decode":
             with error_context("cannot be checked", into=ChunkError, catch=(MemoryError,)):
@@ -448,7 +427,7 @@ class _Check:
             raise StoreError(DELETED)
         index = shards.index(stored)
         self.report.bytes_read += len(stored)
-        size, there = self._size(value), present(index)
+        size, there = self._size(value), extension.present(index)
         self.report.chunks += len(there)
         if value.inside:
             is_there = np.zeros(shards.layout.count, bool)
@@ -462,7 +441,7 @@ class _Check:
         for number in there:
             coords = _inner_coords(self.array, value.coords, shards, axes, number)
             with self._reporting(value.shown, coords), context(coords):
-                where = chunk_range(index, number)
+                where = extension.chunk_range(index, number)
                 if where is not None:
                     _check_range(where, shards, size)
                     ranges.append((coords, where))
@@ -478,7 +457,7 @@ class _Check:
             several = get_many(self.store, [(value.key, where) for _, where in batch])
             for (coords, where), data in zip(batch, several, strict=True):
                 with self._reporting(value.shown, coords), context(coords):
-                    self._check_bytes(shards.inner, check_length(where, data))
+                    self._check_bytes(shards.inner, extension.check_length(where, data))
 
     @cached_property
     def _whole(self) -> BoundArray | None:
@@ -491,12 +470,14 @@ class _Check:
 
     def _decode_shard(self, value: _Stored) -> bool:
         """Decode a shard with the kernel, a slab at a time; return False if that did not work."""
-        whole, inner = self._whole, inner_chunk_shape(self.array.model)
+        whole, inner = self._whole, extension.inner_chunk_shape(self.array.model)
         chunk = self.array.grid.regular
         if whole is None or inner is None or chunk is None or not value.inside:
             return False
         origin = self.array.grid.origin(value.coords)
-        for box in boxes.cut([*map(RegularAxis, chunk, inner)], SLAB_BYTES // whole.dtype.itemsize):
+        for box in boxes.cut(
+            [*map(extension.RegularAxis, chunk, inner)], SLAB_BYTES // whole.dtype.itemsize
+        ):
             count, shape = boxes.box_size(box), tuple(side.stop - side.start for side in box)
             if self._memory is None or self._memory.size < count:
                 self._memory = None  # before more is allocated
@@ -507,12 +488,13 @@ class _Check:
             pairs = zip(origin, box, strict=True)
             placed = tuple(slice(o + side.start, o + side.stop) for o, side in pairs)
             out = self._memory[:count].reshape(shape)
-            if kernel.read(whole, axis_plan(whole.grid, placed), out, skip_missing=False) != []:
+            plan = extension.axis_plan(whole.grid, placed)
+            if kernel.read(whole, plan, out, skip_missing=False) != []:
                 return False
         return True
 
 
-def _check_length(size: int | None, pipeline: CodecPipeline) -> None:
+def _check_length(size: int | None, pipeline: extension.CodecPipeline) -> None:
     expected = pipeline.encoded_size
     if None not in (size, expected) and size != expected:
         raise ChunkError(f"has {size} bytes, expected {expected}")

@@ -15,7 +15,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
-from omnizarr import registry
+from omnizarr import extension, registry
 from omnizarr.bulk.adaptation import Adapted, Options, adapt_nodes, consolidate, consolidated_groups
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of, store_options
 from omnizarr.bulk.journal import Task
@@ -31,36 +31,7 @@ from omnizarr.errors import (
     OmnizarrError,
     StoreError,
 )
-from omnizarr.extension import (
-    NAMES,
-    Begun,
-    Format,
-    GroupModel,
-    Location,
-    Node,
-    PrefixStore,
-    Publication,
-    Store,
-    by_name,
-    check_node_writable,
-    check_separator,
-    check_whole,
-    consolidated,
-    counted,
-    find_node,
-    hierarchies_above,
-    key_digest,
-    mark_changed,
-    paths,
-    publication_order,
-    readable_nodes,
-    resolve_root,
-    size_text,
-    stores,
-    title,
-    traits,
-    unique_key,
-)
+from omnizarr.extension import Format, Location, Node, Store, consolidated, find_node, paths, stores
 
 SHOWN = 8  # arrays that a line of a plan names
 
@@ -108,14 +79,14 @@ class Convert(ConvertOptions, Job[ConvertReport]):
         here, there = store_options(self)
         store = origin = self._origin(here)
         if not self.in_place:
-            store, end = resolve_root(self.destination, storage_options=there)
+            store, end = extension.resolve_root(self.destination, storage_options=there)
             if end:
                 raise InvalidArgument(
                     f"a conversion writes the root of a store, not {paths.show(end)} in {store!r};"
                     " convert to another store, and copy the result with omnizarr.copy"
                 )
-            check_node_writable(self.destination)
-        goal = by_name(self.zarr_format, traits(store).separator)
+            extension.check_node_writable(self.destination)
+        goal = extension.by_name(self.zarr_format, extension.traits(store).separator)
         if self.in_place:
             start, node = find_source(origin, goal)
             store = start.store
@@ -126,8 +97,8 @@ class Convert(ConvertOptions, Job[ConvertReport]):
             stores.check_disjoint(
                 start.store, store, "; give another destination, or in_place=True"
             )
-        stored = readable_nodes(start, node, require=True)
-        separator = check_separator(self.dimension_separator)
+        stored = extension.readable_nodes(start, node, require=True)
+        separator = extension.check_separator(self.dimension_separator)
         try:
             translate = registry.lookup("integration", "ome")
             nodes, separator = translate(start, stored, goal, self.in_place, separator)
@@ -147,9 +118,9 @@ class Convert(ConvertOptions, Job[ConvertReport]):
     def _origin(self, options: Mapping[str, Any] | None) -> Store:
         """Return the store of the source; for a node below the root, only the keys below it."""
         mode = "r+" if self.in_place else "r"
-        store, path = resolve_root(self.source, mode, options)
+        store, path = extension.resolve_root(self.source, mode, options)
         if self.in_place:
-            check_node_writable(self.source)
+            extension.check_node_writable(self.source)
         if not path:
             return store
         if self.in_place:
@@ -158,13 +129,13 @@ class Convert(ConvertOptions, Job[ConvertReport]):
                 f" {store!r}; give the store, or a destination"
             )
         location, _ = find_node(store, path)
-        check_whole(store, path)  # the store below the path does not show it
+        extension.check_whole(store, path)  # the store below the path does not show it
         if not location.is_under_one_prefix:
             raise InvalidArgument(
                 f"zarr {location.format.name} keeps metadata and chunks apart, so"
                 f" {paths.show(path)} cannot be converted alone; convert the whole hierarchy"
             )
-        return PrefixStore(store, path, read_only=True)
+        return extension.PrefixStore(store, path, read_only=True)
 
     def _check_arguments(self) -> None:
         if self.in_place != (self.destination is None):
@@ -213,17 +184,19 @@ class _Planning:
         decisions += [f"{path}: {note}" for path, note in report.notes.items()]
         if ome:
             decisions.append(
-                f"{counted(len(ome), 'group')} of OME-Zarr get the metadata of the version for zarr"
-                f" {goal.name}: {_names(ome)}"
+                f"{extension.counted(len(ome), 'group')} of OME-Zarr get the metadata of the"
+                f" version for zarr {goal.name}: {_names(ome)}"
             )
         state = "" if job.in_place else source_state(start.store, start.path)
-        digest = key_digest(unique_key(start.store), state, sorted(documents.items()))
+        digest = extension.key_digest(
+            extension.unique_key(start.store), state, sorted(documents.items())
+        )
         output: InPlaceOutput | HierarchyOutput
         if job.in_place:
             given = start, stored, documents, job.remove_old
             operation = _operation(start, goal)
             output = InPlaceOutput(self.target, *given, operation=operation, digest=digest)
-            added = f"{counted(len(documents), 'document')} added beside the old metadata"
+            added = f"{extension.counted(len(documents), 'document')} added beside the old metadata"
             decisions.append(
                 added if documents else f"the metadata of zarr {goal.name} are there, and stay"
             )
@@ -245,17 +218,18 @@ class _Planning:
         largest = max((transfer.largest for transfer in transfers), default=0)
         if largest > room and job.memory is not None:
             raise InvalidArgument(
-                f"one chunk needs up to {size_text(largest)} of memory, and {tasks_at_once} are"
-                f" converted at a time: give memory={size_text(largest * tasks_at_once)!r} or more,"
-                " or fewer workers"
+                f"one chunk needs up to {extension.size_text(largest)} of memory, and"
+                f" {tasks_at_once} are converted at a time: give"
+                f" memory={extension.size_text(largest * tasks_at_once)!r} or more, or fewer"
+                " workers"
             )
         phase = Phase("write chunks", partial(self._tasks, output, room))
         if job.measure and transfers:
             self._measure(transfers, phase, report)
         into = "in place" if job.in_place else f"at {self.target.store!r}"
         return Plan(
-            f"convert {start.store!r} from {title(start.format.name, '')} to zarr {goal.name}"
-            f" {into}",
+            f"convert {start.store!r} from {extension.title(start.format.name, '')} to zarr"
+            f" {goal.name} {into}",
             digest,
             [phase] if transfers else [],
             report,
@@ -298,7 +272,7 @@ class _Planning:
                 way = f"copied without {', '.join(array.left_out)}", ""
             found.setdefault(way, []).append(array.source.path)
         for (how, why), names in found.items():
-            yield f"{how}: {counted(len(names), 'array')} ({_names(names)}){why}"
+            yield f"{how}: {extension.counted(len(names), 'array')} ({_names(names)}){why}"
 
     def _measure(
         self, transfers: list[Transfer], phase: Phase[ConvertReport], report: ConvertReport
@@ -369,7 +343,7 @@ class InPlaceOutput(ChangeOutput):
     documents: Mapping[str, bytes]
     remove_old: bool
 
-    def begin(self, resume: bool, shared: bool) -> Begun:
+    def begin(self, resume: bool, shared: bool) -> extension.Begun:
         """Raise if other metadata of the format exist than will be stored."""
         target = self.location
         target.check_writable()
@@ -397,10 +371,12 @@ class InPlaceOutput(ChangeOutput):
         if self.remove_old and start.format.name != kept.name:
             new = [key for path in self.nodes for key in kept.keys(path)]
             removed = metadata_keys(start, self.nodes, [*new, *kept.root_documents()])
-            removed.sort(key=publication_order)
-            for _, keys in itertools.groupby(removed, lambda key: publication_order(key)[:2]):
+            removed.sort(key=extension.publication_order)
+            for _, keys in itertools.groupby(
+                removed, lambda key: extension.publication_order(key)[:2]
+            ):
                 stores.erase_values(start.store, [*keys])
-        mark_changed()
+        extension.mark_changed()
         super().finish()
 
 
@@ -408,17 +384,17 @@ def _operation(start: Location, goal: Format) -> str:
     return f"the conversion of {start.store!r} to zarr {goal.name}"
 
 
-def _attempt(start: Location, goal: Format) -> Publication | None:
+def _attempt(start: Location, goal: Format) -> extension.Publication | None:
     """Return the mark that an interrupted conversion in place has left, or None."""
     mark = mark_at(start.store, "")
     if mark is None or mark.operation != _operation(start, goal):
         return None
-    return Publication.at(start.store, "", mark)
+    return extension.Publication.at(start.store, "", mark)
 
 
 def check_still_listed(start: Location, kept: Format) -> None:
     """Raise if an outer hierarchy lists the store by the metadata of `start`, not of `kept`."""
-    for outer, formats in hierarchies_above(start.store):
+    for outer, formats in extension.hierarchies_above(start.store):
         names = [format.name for format in formats]
         if start.format.name in names and kept.name not in names:
             raise StoreError(
@@ -433,8 +409,8 @@ def store_metadata(store: Store, documents: Mapping[str, bytes]) -> None:
     """Store metadata, all or none, the root's last; in each node, what makes it one last."""
     done: list[str] = []
     try:
-        ordered = sorted(documents, key=publication_order)
-        for _, keys in itertools.groupby(ordered, lambda key: publication_order(key)[:2]):
+        ordered = sorted(documents, key=extension.publication_order)
+        for _, keys in itertools.groupby(ordered, lambda key: extension.publication_order(key)[:2]):
             some = [*keys]
             done += some
             stores.set_many(store, [(key, documents[key]) for key in some])
@@ -461,7 +437,7 @@ def differences(start: Location, target: Location, expected: Mapping[str, Node])
     Raise if a node would be lost with the old metadata.
     """
     found, old, new = dict[str, str](), start.format.name, target.format.name
-    nodes = readable_nodes(*find_node(target.store, "", zarr_format=new), require=True)
+    nodes = extension.readable_nodes(*find_node(target.store, "", zarr_format=new), require=True)
     for path, before in expected.items():
         node = nodes.get(path)
         same = node is not None and all(
@@ -517,14 +493,14 @@ def undo_conversion(
         ('zarr.json',)
     """
     where = stores.resolve(store, read_only=dry_run, storage_options=storage_options)
-    goal = by_name(zarr_format)
+    goal = extension.by_name(zarr_format)
     root = root_in(where, goal)  # none if an earlier call was interrupted
-    new = {} if root is None else readable_nodes(*root, require=True)
+    new = {} if root is None else extension.readable_nodes(*root, require=True)
     start, node = find_source(where, goal)
     if start.format.name == goal.name:
         raise NodeNotFound(f"{where!r} has only metadata of zarr {goal.name}; nothing was erased")
     check_still_listed(Location(where, "", goal), start.format)
-    old = readable_nodes(start, node, require=True)
+    old = extension.readable_nodes(start, node, require=True)
     problems = [*_losses(start, old, new, goal)]
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -537,13 +513,13 @@ def undo_conversion(
         stores.erase_values(where, keys)
         if left is not None:
             left.clear()
-        mark_changed()
+        extension.mark_changed()
     return tuple(keys)
 
 
 def find_source(store: Store, goal: Format) -> tuple[Location, Node]:
     """Return the root of a hierarchy in another format than `goal`, or any if there is no other."""
-    for format in map(by_name, NAMES):
+    for format in map(extension.by_name, extension.NAMES):
         found = None if format.name == goal.name else root_in(store, format)
         if found is not None:
             return found
@@ -556,7 +532,7 @@ def root_in(store: Store, format: Format) -> tuple[Location, Node] | None:
         start, node = find_node(store, "", zarr_format=format.name)
     except NodeNotFound:
         return None
-    return None if isinstance(node, GroupModel) and node.implicit else (start, node)
+    return None if isinstance(node, extension.GroupModel) and node.implicit else (start, node)
 
 
 def _losses(
@@ -578,4 +554,4 @@ def _losses(
 
 def _text(attributes: Mapping[str, Any], format: Format) -> Mapping[str, bytes | None]:
     """Return attributes as stored, in which one NaN is like another."""
-    return format.write("", GroupModel(attributes))
+    return format.write("", extension.GroupModel(attributes))

@@ -16,31 +16,14 @@ from functools import partial
 
 import numpy as np
 
+from omnizarr import extension
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of, store_options
 from omnizarr.bulk.journal import Outcome, Task, TaskIds, in_batches, task_id
 from omnizarr.bulk.options import Compare, CopyArguments, CopyOptions, takes
 from omnizarr.bulk.output import CopyOutput, Mode, mark_at
 from omnizarr.bulk.source_keys import chunk_prefixes, lists_all, prefixes_of, select, source_keys
 from omnizarr.errors import InvalidArgument, NodeNotFound, StoreError
-from omnizarr.extension import (
-    Entry,
-    Kind,
-    Store,
-    ValueCopy,
-    check_node_writable,
-    check_whole,
-    chunk_key_encodings,
-    existing_node,
-    find_node,
-    is_metadata,
-    is_quick,
-    key_digest,
-    paths,
-    publication_order,
-    resolve_store_path,
-    stores,
-    unique_key,
-)
+from omnizarr.extension import Entry, Kind, Store, ValueCopy, check_whole, key_digest, paths, stores
 
 BATCH_BYTES = 2**26  # of the values of one task, unless one value is larger
 UNKNOWN = 16  # keys of one task, where a store does not list sizes
@@ -183,11 +166,11 @@ class Copying:
         self.job = job
         here, there = store_options(job)
         if not job.dry_run:
-            check_node_writable(job.destination)
-        self.source, self.path = resolve_store_path(job.source, job.path, "r", here)
+            extension.check_node_writable(job.destination)
+        self.source, self.path = extension.resolve_store_path(job.source, job.path, "r", here)
         mode = "r" if job.dry_run else "r+"
         place = job.destination, job.destination_path
-        self.store, self.end = resolve_store_path(*place, mode, there)
+        self.store, self.end = extension.resolve_store_path(*place, mode, there)
         self._check()
         self.listed = lists_all(self.source, self.path)
         self.selection = select(self.source, self.path, job.include, job.exclude)
@@ -202,7 +185,7 @@ class Copying:
         origin = f"{paths.show(self.path)} in {self.source!r}" if self.path else repr(self.source)
         self.operation = f"copy {origin} to {self.store!r}"
         self.digest = key_digest(
-            *(unique_key(self.source), self.path, self.end),
+            *(extension.unique_key(self.source), self.path, self.end),
             *(way, job.compare, job.delete, job.include, job.exclude),
         )
         self.output = CopyOutput(
@@ -220,7 +203,7 @@ class Copying:
         prefixes = paths.prefix(self.path), paths.prefix(self.end)
         stores.check_disjoint(self.source, self.store, prefixes=prefixes)
         if self.path:
-            location, _ = find_node(self.source, self.path, use_consolidated=None)
+            location, _ = extension.find_node(self.source, self.path, use_consolidated=None)
             if not location.is_under_one_prefix:
                 raise InvalidArgument(
                     f"zarr {location.format.name} keeps metadata and chunks apart, so"
@@ -231,7 +214,7 @@ class Copying:
         mark = mark_at(self.source, self.path)
         if mark is None or mark.kind not in (Kind.CREATE, Kind.COPY):
             return
-        if existing_node(self.source, self.path) is None:
+        if extension.existing_node(self.source, self.path) is None:
             where = f"{paths.show(self.path)} in {self.source!r}"
             raise StoreError(f"{where} is incomplete: {mark} was interrupted, or is still writing;"
                              " finish that first")  # fmt: skip
@@ -326,7 +309,9 @@ class Copying:
 
         None, too, if it is too long: then each key is asked for all the same.
         """
-        lists = self.job.update and not is_quick(self.store) and stores.can_list(self.store)
+        lists = (
+            self.job.update and not extension.is_quick(self.store) and stores.can_list(self.store)
+        )
         if not lists:
             return None
         prefix = paths.prefix(self.end)
@@ -343,8 +328,10 @@ class Copying:
     def _metadata_tasks(self) -> Iterator[Task[Copied]]:
         """Yield one task, since the order matters: inner nodes first, the node's own key last."""
         there = self._destination_entries()
-        ordered = sorted(self.metadata, key=lambda entry: publication_order(entry.key))
-        levels = itertools.groupby(ordered, lambda entry: publication_order(entry.key)[:2])
+        ordered = sorted(self.metadata, key=lambda entry: extension.publication_order(entry.key))
+        levels = itertools.groupby(
+            ordered, lambda entry: extension.publication_order(entry.key)[:2]
+        )
         batches = (self._batch(some, there) for _, level in levels for some in self._batches(level))
         extra = tuple(sorted(filter(_is_document, self._extra()), key=lambda key: key.count("/")))
         given = tuple(batches), self.output.chunk_store, extra, self.job.dry_run
@@ -371,7 +358,9 @@ class Copying:
         check_whole(self.source, self.path)  # again: what is absent may be about to come back
         prefix, seen = paths.prefix(self.end), TaskIds(np.frombuffer(self.seen, np.uint64))
         root = self.arrays.get("")
-        encoding = None if root is None else chunk_key_encodings.bind(root.chunk_key_encoding)
+        encoding = (
+            None if root is None else extension.chunk_key_encodings.bind(root.chunk_key_encoding)
+        )
 
         def is_extra(key: str) -> bool:
             name = key[len(prefix) :]
@@ -391,7 +380,7 @@ class Copying:
 
 def _is_document(key: str) -> bool:
     """Return True for a metadata key; most chunk keys end in a digit and are ruled out quickly."""
-    return not key[-1].isdigit() and is_metadata(key)
+    return not key[-1].isdigit() and extension.is_metadata(key)
 
 
 @takes(CopyArguments)

@@ -20,7 +20,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, Generic
 
-from omnizarr import config
+from omnizarr import config, extension
 from omnizarr.bulk.journal import (
     NONE,
     Journal,
@@ -33,26 +33,7 @@ from omnizarr.bulk.journal import (
 from omnizarr.bulk.options import RunOptions, option_help
 from omnizarr.bulk.output import Output
 from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError, warn
-from omnizarr.extension import (
-    LocalStore,
-    Location,
-    On,
-    Store,
-    card,
-    counted,
-    for_each_on,
-    hierarchies_above,
-    options_for_two,
-    preformatted,
-    publication,
-    redact_urls,
-    root_formats,
-    runs_in_process,
-    size_text,
-    stores,
-    tasks_at_once,
-    update_consolidated_above,
-)
+from omnizarr.extension import On, card, counted, publication, size_text, stores, tasks_at_once
 
 MEMORY = "512MB"  # of one process, unless the user says otherwise
 
@@ -130,7 +111,9 @@ class Plan(Generic[O]):
 
     def _repr_html_(self) -> str:
         operation, _, rest = str(self).partition("\n")
-        return card(f"{operation}  ·  plan", {}, folded={"steps": preformatted(rest)}, opened=True)
+        return card(
+            f"{operation}  ·  plan", {}, folded={"steps": extension.preformatted(rest)}, opened=True
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON.
@@ -156,7 +139,7 @@ def _shown(job: Any) -> str:
         f"{name}={sorted(value)}" if value and name.endswith("_options") else f"{name}={value!r}"
         for name, value in values.items()
     )
-    return f"{type(job).__name__}({redact_urls(', '.join(parts))})"
+    return f"{type(job).__name__}({extension.redact_urls(', '.join(parts))})"
 
 
 class Job(ABC, Generic[O]):
@@ -277,7 +260,7 @@ class _Run(Generic[O]):
         here = next((s for s in output.stores if stores.traits(s).process_local), None)
         if hasattr(output.store, "compact"):  # a ZIP file has one writer
             here = output.store
-        if here is not None and not runs_in_process(self.on):
+        if here is not None and not extension.runs_in_process(self.on):
             raise StoreError(
                 f"{here!r} can be used by one process only; leave `on` out to run the job on"
                 " threads, or use another store"
@@ -404,7 +387,9 @@ class _Run(Generic[O]):
             workers = self.workers
             if phase.at_once is not None and self.on in (None, "threads"):
                 workers = min(phase.at_once, tasks_at_once(self.on, workers))
-            for_each_on(self.on, workers, pending(), methodcaller("work"), note, waits=waits)
+            extension.for_each_on(
+                self.on, workers, pending(), methodcaller("work"), note, waits=waits
+            )
         except BaseException:
             with suppress(OmnizarrError):  # the first error is the one to raise
                 journal.flush(quiet=True)
@@ -417,14 +402,14 @@ class _Run(Generic[O]):
         tell("")
 
 
-def _join_above(store: Store, path: str) -> str | None:
+def _join_above(store: extension.Store, path: str) -> str | None:
     """Update the consolidated metadata of a larger hierarchy that the root is a part of.
 
     Returns a warning if that hierarchy does not list it, being of another format, or if its
     consolidated metadata could not be changed.
     """
-    above = [] if path else [*hierarchies_above(store)]
-    own = root_formats(store) if above else []
+    above = [] if path else [*extension.hierarchies_above(store)]
+    own = extension.root_formats(store) if above else []
     if not above or not own:
         return None
     nearest, names = above[0][0], [format.name for format in above[0][1]]
@@ -442,7 +427,9 @@ def _join_above(store: Store, path: str) -> str | None:
             root = stores.file_root(store)
             if root is not None and outermost is not None:
                 inside = Path(os.path.realpath(root)).relative_to(outermost).as_posix()
-                update_consolidated_above(Location(LocalStore(outermost), inside, format), None)
+                extension.update_consolidated_above(
+                    extension.Location(extension.LocalStore(outermost), inside, format), None
+                )
     except StoreError as e:
         return str(e)
     return None
@@ -451,7 +438,7 @@ def _join_above(store: Store, path: str) -> str | None:
 def store_options(job: Any) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
     """Return the options for the stores of the source and of the destination of a job."""
     given = job.storage_options, job.destination_options
-    return options_for_two(job.source, job.destination, *given)
+    return extension.options_for_two(job.source, job.destination, *given)
 
 
 def memory_of(given: int | str | None, tasks: int) -> int:

@@ -14,44 +14,18 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from omnizarr import consolidate_metadata
+from omnizarr import consolidate_metadata, extension
 from omnizarr.errors import Conflict, InvalidArgument, NodeExists, OmnizarrError, StoreError
-from omnizarr.extension import (
-    Begun,
-    Build,
-    Extent,
-    GroupModel,
-    Kind,
-    Location,
-    Mark,
-    Node,
-    Probe,
-    Publication,
-    Store,
-    begin_deferred,
-    begin_stage,
-    check_erasable,
-    check_new,
-    consolidated,
-    consolidated_is_stale,
-    existing_node,
-    is_metadata,
-    marker,
-    paths,
-    publication,
-    stage,
-    stores,
-    update_consolidated_above,
-)
+from omnizarr.extension import Begun, Kind, Publication, Store, marker, paths, publication, stores
 
 ERASED = 4096  # keys that are erased at a time
 Mode: TypeAlias = Literal["new", "overwrite", "update"]
 
 
-def mark_at(store: Store, path: str) -> Mark | None:
+def mark_at(store: Store, path: str) -> extension.Mark | None:
     """Return the mark of an incomplete node, or of one that a job changes; None without one."""
     text = store.get(marker(path))
-    return None if text is None else Mark.read(text)
+    return None if text is None else extension.Mark.read(text)
 
 
 class Output:
@@ -123,8 +97,8 @@ class Output:
 class HierarchyOutput(Output):
     """The nodes that a job writes: chunks first, metadata when all of them are complete."""
 
-    location: Location
-    nodes: Mapping[str, Node]  # by path in the store
+    location: extension.Location
+    nodes: Mapping[str, extension.Node]  # by path in the store
     _: KW_ONLY
     operation: str
     digest: str
@@ -133,7 +107,7 @@ class HierarchyOutput(Output):
     documents: Mapping[str, bytes] = field(default_factory=dict)  # more metadata, by key
     # Returns False if the node, which is replaced by itself, was written to since.
     is_unchanged: Callable[[], bool] | None = None
-    _build: Build | None = None
+    _build: extension.Build | None = None
 
     def __post_init__(self) -> None:
         self.store, self.path = self.location.store, self.location.path
@@ -149,7 +123,7 @@ class HierarchyOutput(Output):
         return self._build is None and bool(self.publication and self.publication.mark.finished)
 
     @property
-    def _begun(self) -> Build:
+    def _begun(self) -> extension.Build:
         if self._build is None:
             raise StoreError(f"{self.operation} has not begun")
         return self._build
@@ -174,7 +148,7 @@ class HierarchyOutput(Output):
             found.clear()
             found = None
         if found is not None and found.mark.finished:
-            update_consolidated_above(self.location, None)
+            extension.update_consolidated_above(self.location, None)
             self.publication = found
             return "finished"
         mark = publication.new_mark(self.operation, self.digest, Kind.CREATE)
@@ -184,7 +158,7 @@ class HierarchyOutput(Output):
         try:
             for path, node in sorted(self.nodes.items()):
                 where = self._begun.location.at(path)
-                if state == "new" or existing_node(where.store, path) is None:
+                if state == "new" or extension.existing_node(where.store, path) is None:
                     where.create(node)
                 else:  # again: the other process may have been killed between two documents
                     texts = where.format.write(path, node)
@@ -199,21 +173,21 @@ class HierarchyOutput(Output):
         return state
 
     def _begin_build(
-        self, mark: Mark, found: Publication | None, resume: bool, shared: bool
-    ) -> tuple[Begun, Build]:
+        self, mark: extension.Mark, found: Publication | None, resume: bool, shared: bool
+    ) -> tuple[Begun, extension.Build]:
         location, store = self.location, self.store
         if found is not None and found.stage is None:
-            return "resumed", begin_deferred(location, found.mark, False, resume=True)
-        old = check_new(location, self.overwrite)
+            return "resumed", extension.begin_deferred(location, found.mark, False, resume=True)
+        old = extension.check_new(location, self.overwrite)
         if old is not None:
             if shared:
-                raise location.node_exists((old, GroupModel()))
+                raise location.node_exists((old, extension.GroupModel()))
             if found is None:
                 publication.clear_abandoned(store, location.path)
             # Nothing that is staged in memory survives an error.
             kept = None if stores.traits(store).process_local else mark
             state: Begun = "new" if found is None else "resumed"
-            return state, begin_stage(location, old, True, kept, found)
+            return state, extension.begin_stage(location, old, True, kept, found)
         if found is not None:  # the node that was to be replaced is gone
             found.clear()
         other = mark_at(store, location.path) if resume or shared else None
@@ -224,18 +198,18 @@ class HierarchyOutput(Output):
                 " overwrite=True to start again"
             )
         try:
-            return "new", begin_deferred(location, mark, self.overwrite and not shared)
+            return "new", extension.begin_deferred(location, mark, self.overwrite and not shared)
         except NodeExists:
             wanted = *self.place, self.digest
             joined = publication.find(*wanted, resume=False, shared=shared)
             if joined is None:
                 raise
             # Another part of the job has just begun.
-            return "resumed", begin_deferred(location, joined.mark, False, resume=True)
+            return "resumed", extension.begin_deferred(location, joined.mark, False, resume=True)
 
     def finish(self) -> None:
         """Store the metadata, or swap the old node and the new."""
-        if self.consolidate and consolidated.key(self.location.format, "") is not None:
+        if self.consolidate and extension.consolidated.key(self.location.format, "") is not None:
             consolidate_metadata(self._begun.location.store, path=self.location.path)
         self._begun.check = self._check_unchanged
         try:
@@ -275,7 +249,7 @@ class HierarchyOutput(Output):
 class ChangeOutput(Output):
     """A visible node that stays as it is until the end: `change` is called then."""
 
-    location: Location
+    location: extension.Location
     _: KW_ONLY
     operation: str
     digest: str
@@ -320,7 +294,7 @@ class SeveralNodes(ChangeOutput):
 
     outputs: Mapping[str, HierarchyOutput]  # by path in the store
     # Groups that are added first, unless they exist. None if parts of a job may share the output.
-    groups: Mapping[str, GroupModel] | None = None
+    groups: Mapping[str, extension.GroupModel] | None = None
 
     def store_of(self, path: str) -> Store:
         """Return the store that takes the chunks of the node at a path."""
@@ -334,7 +308,7 @@ class SeveralNodes(ChangeOutput):
             )
         for output in self.outputs.values() if not (resume or shared) else ():
             if not output.overwrite:
-                check_new(output.location, False)  # before anything is marked
+                extension.check_new(output.location, False)  # before anything is marked
         state = super().begin(resume, shared)
         if state == "finished":
             self._end()
@@ -361,7 +335,7 @@ class SeveralNodes(ChangeOutput):
         """Add missing groups, make one node visible after the other, then what needs them all."""
         for path, group in sorted((self.groups or {}).items()):
             where = self.location.at(path)
-            if existing_node(where.store, path) is None:
+            if extension.existing_node(where.store, path) is None:
                 where.create(group)
         for output in self.outputs.values():
             if not output.is_finished:
@@ -452,7 +426,7 @@ class CopyOutput(Output):
 
     def _is_occupied(self) -> bool:
         if not stores.can_list(self.store):
-            return existing_node(self.store, self.path) is not None
+            return extension.existing_node(self.store, self.path) is not None
         return next(self._values(), None) is not None
 
     def _values(self) -> Iterator[str]:
@@ -460,7 +434,7 @@ class CopyOutput(Output):
         keys = stores.list_prefix(self.store, paths.prefix(self.path))
         return (key for key in keys if not paths.is_ours(key))
 
-    def _begin_again(self, mark: Mark) -> None:
+    def _begin_again(self, mark: extension.Mark) -> None:
         """Erase what an interrupted copy wrote to an empty place; raise unless overwriting."""
         if self.mode != "overwrite":
             raise NodeExists(
@@ -468,7 +442,7 @@ class CopyOutput(Output):
                 " finishes the same copy, update=True completes it by another, overwrite=True"
                 " starts again"
             )
-        if existing_node(self.store, self.path) is not None:
+        if extension.existing_node(self.store, self.path) is not None:
             return  # it stays until the swap
         if mark.kind is not Kind.COPY:
             raise NodeExists(
@@ -476,7 +450,7 @@ class CopyOutput(Output):
                 " first, or copy to another destination"
             )
         # Nobody resumes what is erased; the marker stays for those who copy here again.
-        self.store.set(marker(self.path), Mark(mark.operation, kind=Kind.COPY).write())
+        self.store.set(marker(self.path), extension.Mark(mark.operation, kind=Kind.COPY).write())
         Publication.at(self.store, self.path, mark).erase_journal()
         keys = self._values()
         while some := [*itertools.islice(keys, ERASED)]:
@@ -490,12 +464,12 @@ class CopyOutput(Output):
             )
         if shared:
             raise InvalidArgument("parts of a job cannot replace a hierarchy; erase it first")
-        old = existing_node(self.store, self.path)
+        old = extension.existing_node(self.store, self.path)
         if old is None:
             raise NodeExists(f"{self} holds data, but no Zarr node; copy to another destination")
-        check_erasable(self.store, self.path, old[0])
+        extension.check_erasable(self.store, self.path, old[0])
         publication.clear_abandoned(self.store, self.path)
-        staged = stage(self.store, self.path)
+        staged = extension.stage(self.store, self.path)
         staged.check(self._extent)
         if stores.traits(self.store).process_local:  # where another call would not find it
             self._staged = Publication.staged(staged)
@@ -505,9 +479,12 @@ class CopyOutput(Output):
         return "new"
 
     @property
-    def _extent(self) -> Extent:
-        keys = [*consolidated.probe_keys(None, self.path), *Probe(self.path).keys()]
-        return Extent(tuple(keys), (), (paths.prefix(self.path),), is_metadata)
+    def _extent(self) -> extension.Extent:
+        keys = [
+            *extension.consolidated.probe_keys(None, self.path),
+            *extension.Probe(self.path).keys(),
+        ]
+        return extension.Extent(tuple(keys), (), (paths.prefix(self.path),), extension.is_metadata)
 
     def finish(self) -> None:
         """Swap the old hierarchy and the new, or note that it is complete."""
@@ -524,7 +501,8 @@ class CopyOutput(Output):
         """Rebuild stale consolidated metadata: the source's may list nodes that were left out."""
         if self.path or not self.consolidate:
             return
-        if existing_node(self.store, "") is not None and consolidated_is_stale(self.store):
+        exists = extension.existing_node(self.store, "") is not None
+        if exists and extension.consolidated_is_stale(self.store):
             consolidate_metadata(self.store)
 
     def clear(self) -> None:

@@ -17,37 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omnizarr import consolidate_metadata
+from omnizarr import consolidate_metadata, extension
 from omnizarr.errors import Conflict, InvalidArgument, NodeNotFound, OmnizarrError, StoreError, warn
-from omnizarr.extension import (
-    FOLDER,
-    INTERMEDIATE,
-    JOURNAL,
-    MARKER,
-    NAMES,
-    PARTIAL,
-    Kind,
-    LocalStore,
-    Mark,
-    Store,
-    by_name,
-    check_node_writable,
-    consolidated_is_stale,
-    existing_node,
-    file_locks,
-    is_metadata,
-    is_running,
-    leases,
-    makes_node,
-    paths,
-    publication,
-    resolve_root,
-    stores,
-)
+from omnizarr.extension import FOLDER, Kind, Mark, Store, file_locks, paths, publication, stores
 
 MIN_AGE = 60.0  # seconds
 REMOTE_TIMEOUT = 86400.0  # seconds after which a writer on another machine is considered dead
-_PARTIAL = re.compile(re.escape(PARTIAL) + r"(\d+)(_[0-9a-f]+)?\Z")
+_PARTIAL = re.compile(re.escape(extension.PARTIAL) + r"(\d+)(_[0-9a-f]+)?\Z")
 _LOCK = re.compile(re.escape(file_locks.NAME) + r"[a-z]+[-0-9a-f]*\Z")
 
 
@@ -114,7 +90,7 @@ def repair(
         >>> oz.repair("a.zarr")
         []
     """
-    where, path = resolve_root(store, storage_options=storage_options)
+    where, path = extension.resolve_root(store, storage_options=storage_options)
     if path and remove_jobs and not dry_run:
         raise InvalidArgument(
             f"remove_jobs erases the interrupted jobs of the whole store, and {paths.show(path)} is"
@@ -124,7 +100,7 @@ def repair(
     if root is not None and not root.is_dir():
         raise NodeNotFound(f"directory {str(root)!r} does not exist")
     if not dry_run:
-        check_node_writable(store)
+        extension.check_node_writable(store)
         stores.check_writable(where)
     if not stores.can_list(where):
         raise StoreError(f"{where!r} cannot list its keys, so leftovers cannot be found")
@@ -187,7 +163,7 @@ class _Jobs:
         """Yield the jobs, and journals without one."""
         journals = {
             paths.name(prefix.rstrip("/")): prefix
-            for prefix in stores.list_dir(self.store, f"{JOURNAL}/")[1]
+            for prefix in stores.list_dir(self.store, f"{extension.JOURNAL}/")[1]
         }
         for key in self._markers():
             mark = Mark.read(self.store.get(key) or b"")
@@ -205,8 +181,8 @@ class _Jobs:
         if self.root is None:
             every: Iterable[str] = stores.list_prefix(self.store, "")
         else:
-            every = LocalStore(self.root, read_only=True).list_everything("")
-        markers = [key for key in every if paths.name(key) == MARKER]
+            every = extension.LocalStore(self.root, read_only=True).list_everything("")
+        markers = [key for key in every if paths.name(key) == extension.MARKER]
         return [key for key in markers if not key.startswith(f"{FOLDER}/")]
 
     def _repair_node(self, key: str, mark: Mark, journal: str | None) -> Leftover:
@@ -222,7 +198,7 @@ class _Jobs:
                 self.store.erase(key)
         elif mark.finished or (
             # The own metadata of a copy is written last: only marker and journal are left.
-            mark.kind is Kind.COPY and existing_node(self.store, path) is not None
+            mark.kind is Kind.COPY and extension.existing_node(self.store, path) is not None
         ):
             state = "finished" if self.remove else "unused"
             if self.remove:
@@ -259,12 +235,14 @@ class _Jobs:
         """
         deleted = mark.kind is Kind.DELETE
         # A new node that is there is complete: its metadata came last.
-        if deleted or existing_node(self.store, path) is None:
+        if deleted or extension.existing_node(self.store, path) is None:
             keys = incomplete_keys(self.store, path)
             if not deleted and any(_makes_node(key) for key in keys):
                 return False
-            keys = keys if deleted else [key for key in keys if not is_metadata(key)]
-            stores.erase_values(self.store, sorted(keys, key=lambda key: not is_metadata(key)))
+            keys = keys if deleted else [key for key in keys if not extension.is_metadata(key)]
+            stores.erase_values(
+                self.store, sorted(keys, key=lambda key: not extension.is_metadata(key))
+            )
         return True
 
     def _erase_job(self, key: str, journal: str | None) -> None:
@@ -278,7 +256,8 @@ class _Jobs:
         entries = [*keys, *(stores.list_prefix(self.store, journal) if journal is not None else ())]
         for key in entries[len(keys) :]:
             process = paths.name(key).partition("-")[0]
-            if process.isdigit() and int(process) != os.getpid() and is_running(int(process)):
+            other = process.isdigit() and int(process) != os.getpid()
+            if other and extension.is_running(int(process)):
                 return True
         if self.root is None:
             return self.busy
@@ -290,12 +269,12 @@ class _Jobs:
 
 
 def _makes_node(key: str) -> bool:
-    return is_metadata(key) and makes_node(key)
+    return extension.is_metadata(key) and extension.makes_node(key)
 
 
 def incomplete_keys(store: Store, path: str) -> list[str]:
     """Return the keys that the writer of an incomplete node has stored."""
-    formats = [by_name(name) for name in NAMES]
+    formats = [extension.by_name(name) for name in extension.NAMES]
     prefixes = dict.fromkeys(prefix for each in formats for prefix in each.subtree(path)[1])
     keys = {
         key
@@ -308,7 +287,7 @@ def incomplete_keys(store: Store, path: str) -> list[str]:
 
 def _intermediate(store: Store, remove: bool) -> Iterator[Leftover]:
     """Yield intermediate chunks of two-pass jobs that no longer belong to any job."""
-    for prefix in stores.list_dir(store, f"{INTERMEDIATE}/")[1]:
+    for prefix in stores.list_dir(store, f"{extension.INTERMEDIATE}/")[1]:
         size = sum(size for _, size in stores.list_sizes(store, prefix))
         if remove:
             stores.erase_prefix(store, prefix)
@@ -319,7 +298,7 @@ def _intermediate(store: Store, remove: bool) -> Iterator[Leftover]:
 def _consolidated(store: Store, renew: bool) -> Iterator[Leftover]:
     """Yield the root's consolidated metadata if a killed writer left it out of date."""
     try:
-        if not consolidated_is_stale(store):
+        if not extension.consolidated_is_stale(store):
             return
     except OmnizarrError:
         return  # no hierarchy, or an invalid one, which `validate` reports
@@ -335,14 +314,14 @@ def _leases(store: Store, remove: bool) -> Iterator[Leftover]:
     keys = [k for k in stores.list_prefix(store, "") if _LOCK.fullmatch(k.rpartition("/")[2])]
     before = {key: store.generation(key) for key in keys}
     if before:
-        time.sleep(leases.LEASE)
+        time.sleep(extension.leases.LEASE)
     for key, generation in before.items():
         text, now = store.get_versioned(key)
         if text is None:
             continue
         unused = now == generation
         if unused and remove:
-            unused = leases.remove(store, key, now)
+            unused = extension.leases.remove(store, key, now)
         state = "in use" if not unused else "removed" if remove else "unused"
         yield Leftover(key, "lock", state, len(text))
 
@@ -361,7 +340,7 @@ def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]
                     unused = file_locks.is_unused(path, remove=remove)
                 else:
                     recent = time.time() - status.st_mtime < older_than
-                    unused = not recent and not is_running(int(partial[1]))
+                    unused = not recent and not extension.is_running(int(partial[1]))
                     if unused and remove:
                         os.unlink(path)
             except FileNotFoundError:

@@ -7,38 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+from omnizarr import extension
 from omnizarr.errors import InvalidMetadata, NodeNotFound, warn
-from omnizarr.extension import (
-    FOLDER,
-    PLAN,
-    ArrayModel,
-    BoundArray,
-    Format,
-    GroupModel,
-    Location,
-    Node,
-    PrefixStore,
-    Probe,
-    Store,
-    check_whole,
-    consolidated,
-    fetch_probe,
-    find_node,
-    is_metadata,
-    paths,
-    stores,
-    traits,
-    walk_nodes,
-)
+from omnizarr.extension import FOLDER, PLAN, ArrayModel, Location, Node, Probe, Store, paths, stores
 
 
-def formats_at(start: Location) -> list[Format]:
+def formats_at(start: Location) -> list[extension.Format]:
     """Return the formats with metadata at a location, its own first.
 
     A conversion in place leaves the metadata of the old format beside the new.
     """
     probe = Probe(start.path)
-    found = probe.formats(fetch_probe(start.store, probe), [])
+    found = probe.formats(extension.fetch_probe(start.store, probe), [])
     return [start.format, *(f for f in found if type(f) is not type(start.format))]
 
 
@@ -54,7 +34,7 @@ def lists_all(store: Store, path: str) -> bool:
     """Return True if a store lists all keys below a path that it has."""
     if not stores.can_list(store):
         return False
-    if traits(store).lists_all:
+    if extension.traits(store).lists_all:
         return True
     # Such a store may list everything, or metadata only: a chunk shows which.
     for key, _ in _possible_keys(store, path, documents=False):
@@ -77,7 +57,8 @@ def source_keys(store: Store, path: str, listed: bool) -> Iterator[stores.Entry]
                 yield entry._replace(key=entry.key[skip:]) if skip else entry
             elif entry.key.endswith(f"/{PLAN}") and f"/{FOLDER}/" in f"/{entry.key}":
                 inner = entry.key.partition(FOLDER)[0]
-                check_whole(PrefixStore(store, inner[:-1]) if inner else store, "")
+                whole = extension.PrefixStore(store, inner[:-1]) if inner else store
+                extension.check_whole(whole, "")
         return
     for key, _ in _possible_keys(store, path):
         yield stores.Entry(key[skip:])
@@ -99,17 +80,18 @@ def source_state(store: Store, path: str) -> str:
 
 def _possible_keys(store: Store, path: str, documents: bool = True) -> Iterator[tuple[str, str]]:
     """Yield the keys that may exist, each with the path of its node."""
-    start, root = find_node(store, path, use_consolidated=None)
-    for location, node in walk_nodes(start, root):
+    start, root = extension.find_node(store, path, use_consolidated=None)
+    for location, node in extension.walk_nodes(start, root):
         if documents:
             keys = [*location.format.keys(location.path)]
-            more = consolidated.key(location.format, location.path)
+            more = extension.consolidated.key(location.format, location.path)
             keys += () if location.path else location.format.root_documents()
             keys += () if more is None else (more,)
             yield from ((key, location.path) for key in dict.fromkeys(keys))
         if not isinstance(node, ArrayModel):
             continue
-        array = BoundArray(store, location.path, location.format.chunk_prefix(location.path), node)
+        prefix = location.format.chunk_prefix(location.path)
+        array = extension.BoundArray(store, location.path, prefix, node)
         last = None
         for coords in itertools.product(*map(range, array.grid.shape)):
             key = array.stored_key(coords)
@@ -146,7 +128,7 @@ class Selection:
             return self.documents[key], False
         for prefix in prefixes_of(key):
             if prefix in self.prefixes:
-                return self.prefixes[prefix], not is_metadata(key)
+                return self.prefixes[prefix], not extension.is_metadata(key)
         return key.rpartition("/")[0], False
 
     def _match_node(self, path: str) -> tuple[bool, bool]:
@@ -187,11 +169,11 @@ def chunk_prefixes(store: Store, path: str) -> dict[str, ArrayModel]:
 def _nodes(store: Store, path: str) -> Iterator[tuple[str, list[str], str, object]]:
     """Yield nodes by relative path, with the keys of their metadata and the prefix of chunks."""
     try:
-        start, root = find_node(store, path, use_consolidated=None)
+        start, root = extension.find_node(store, path, use_consolidated=None)
     except (NodeNotFound, InvalidMetadata):  # bytes are copied all the same
         return
     skip = len(paths.prefix(path))
-    for location, node in walk_nodes(start, root):
+    for location, node in extension.walk_nodes(start, root):
         keys = [*location.format.keys(location.path)]
         if not location.path:
             keys += location.format.root_documents()
@@ -207,7 +189,7 @@ def warn_of_other_keys(location: Location, nodes: Mapping[str, Node]) -> list[st
     found = [
         entry
         for path, node in nodes.items()
-        if isinstance(node, GroupModel)
+        if isinstance(node, extension.GroupModel)
         for entry in _other_keys(location.at(paths.join(location.path, path)), path, nodes)
     ]
     if found:
@@ -218,7 +200,7 @@ def warn_of_other_keys(location: Location, nodes: Mapping[str, Node]) -> list[st
 
 def _other_keys(group: Location, path: str, nodes: Mapping[str, Node]) -> Iterator[str]:
     keys, prefixes = stores.list_dir(group.store, group.format.listing(group.path))
-    yield from (key for key in keys if not paths.is_ours(key) and not is_metadata(key))
+    yield from (key for key in keys if not paths.is_ours(key) and not extension.is_metadata(key))
     for prefix in prefixes:
         name = paths.name(prefix[:-1])
         if paths.is_ours(name) or paths.join(path, name) in nodes:

@@ -9,19 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import Array
-from omnizarr.extension import (
-    BoundArray,
-    GridAxis,
-    RegularAxis,
-    bound_array,
-    boxes,
-    can_list,
-    inner_chunk_shape,
-    packed_shard_shape,
-    stored_keys,
-    traits,
-)
+from omnizarr import Array, extension
+from omnizarr.extension import BoundArray, GridAxis, boxes, can_list, packed_shard_shape, traits
 from omnizarr.extension import item_bytes as item_bytes
 
 Box = tuple[slice, ...]
@@ -50,15 +39,17 @@ def stored_axes(array: Array | BoundArray) -> tuple[GridAxis, ...]:
 def chunk_axes(array: Array | BoundArray) -> tuple[GridAxis, ...]:
     """Return the partition of each axis into chunks: inner chunks if sharded."""
     bound = _bound(array)
-    return _regular(bound, inner_chunk_shape(bound.model))
+    return _regular(bound, extension.inner_chunk_shape(bound.model))
 
 
 def _bound(array: Array | BoundArray) -> BoundArray:
-    return array if isinstance(array, BoundArray) else bound_array(array)
+    return array if isinstance(array, BoundArray) else extension.bound_array(array)
 
 
 def _regular(array: BoundArray, chunks: tuple[int, ...] | None) -> tuple[GridAxis, ...]:
-    return array.grid.axes if chunks is None else tuple(map(RegularAxis, array.model.shape, chunks))
+    if chunks is None:
+        return array.grid.axes
+    return tuple(map(extension.RegularAxis, array.model.shape, chunks))
 
 
 # Tiles: boxes that depend on the metadata only, so that an interrupted job finds them again
@@ -85,7 +76,7 @@ def stored_numbers(*arrays: BoundArray) -> npt.NDArray[np.int64] | None:
         few = not max(1, FEW_CHUNKS) < bound.grid.count <= 2**62
         if few or not listed or bound.model.storage_transformers:
             return None
-        for coords, _ in stored_keys(bound):
+        for coords, _ in extension.stored_keys(bound):
             number = 0
             for position, length in zip(coords, bound.grid.shape, strict=True):
                 number = number * length + position

@@ -18,31 +18,12 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import Array
+from omnizarr import Array, extension
 from omnizarr.bulk.journal import Outcome, Task, in_batches, task_id
 from omnizarr.bulk.output import HierarchyOutput
 from omnizarr.bulk.tiles import Box, corners, item_bytes, show_box, stored_axes
 from omnizarr.errors import ChunkError, InvalidArgument, OmnizarrError, StoreError
-from omnizarr.extension import (
-    ArrayModel,
-    BoundArray,
-    Buffer,
-    Location,
-    Row,
-    as_plain,
-    bound_array,
-    boxes,
-    check_encoded_chunk,
-    data_types,
-    decoded_size,
-    encoded_chunk,
-    engine,
-    paths,
-    plan,
-    stored_chunks,
-    stores,
-    unpublished,
-)
+from omnizarr.extension import BoundArray, Buffer, boxes, decoded_size, engine, paths, plan, stores
 
 Coords: TypeAlias = tuple[int, ...]
 Values: TypeAlias = npt.NDArray[Any]
@@ -114,7 +95,7 @@ class Transfer:
         the grids do not fit, all chunks of the target.
         """
         if self.by_source and stores.can_list(self.source.store):
-            yield from stored_chunks(self.source)
+            yield from extension.stored_chunks(self.source)
             return
         array = self.source if self.by_source else self.target
         for row in plan(array.grid, ...).rows():
@@ -193,12 +174,12 @@ class TransferTask(Generic[T]):
         for (transfer, coords), stored in zip(units, found, strict=True):
             data: Buffer | None = stored
             if data is None and transfer.source.encoding.other_keys(coords):
-                data = encoded_chunk(transfer.source, coords)
+                data = extension.encoded_chunk(transfer.source, coords)
             if data is None:
                 continue
             try:
                 if transfer.check:
-                    check_encoded_chunk(transfer.source, coords, data)
+                    extension.check_encoded_chunk(transfer.source, coords, data)
                 if any(transfer.changed):
                     data = recode(transfer, coords, data)
             except ChunkError as e:
@@ -236,7 +217,7 @@ class TransferTask(Generic[T]):
                     self._damaged(e, transfer.target, row.coords, out)
 
     def _write_rows(
-        self, transfer: Transfer, box: tuple[slice, ...], rows: list[Row], out: T
+        self, transfer: Transfer, box: tuple[slice, ...], rows: list[extension.Row], out: T
     ) -> None:
         source, target = transfer.source, transfer.target
         part = plan(source.grid, box)
@@ -365,7 +346,7 @@ class ArraySource:
 
     def read(self, box: Box) -> Values:
         """Return the values in a box."""
-        return as_plain(self.array[box])
+        return extension.as_plain(self.array[box])
 
 
 @dataclass(frozen=True)
@@ -387,7 +368,7 @@ def cast(values: Values, dtype: np.dtype[Any], name: str) -> Values:
     """Return values in another type; raise if it cannot hold them, or may lose their fractions."""
     if values.dtype.kind not in "TOSUV" and dtype.kind not in "TOSUV":
         check_cast(values.dtype, dtype, name)
-    return data_types.cast(values, dtype, f" in {name}", "choose a larger type")
+    return extension.data_types.cast(values, dtype, f" in {name}", "choose a larger type")
 
 
 def check_cast(old: np.dtype[Any], new: np.dtype[Any], name: str) -> None:
@@ -409,10 +390,12 @@ def check_sign(
         )
 
 
-def target_array(output: HierarchyOutput, path: str, model: ArrayModel) -> Array:
+def target_array(output: HierarchyOutput, path: str, model: extension.ArrayModel) -> Array:
     """Return the array that takes the chunks of a job's output, after it has begun."""
-    array = unpublished(Location(output.chunk_store, path, output.location.format), model)
-    if not bound_array(array).fill_defined:  # chunks that are not stored would be undefined
+    where = extension.Location(output.chunk_store, path, output.location.format)
+    array = extension.unpublished(where, model)
+    # Without a fill value, chunks that are not stored would be undefined.
+    if not extension.bound_array(array).fill_defined:
         return array.with_config({"write_empty_chunks": True})
     return array
 

@@ -18,7 +18,7 @@ from hashlib import blake2b
 from operator import lt
 from typing import get_args
 
-from omnizarr import registry, validate
+from omnizarr import extension, registry, validate
 from omnizarr.bulk.checks import (
     BATCH_BYTES,
     SLAB_BYTES,
@@ -35,36 +35,7 @@ from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth, Missing, VerifyArguments, VerifyOptions, takes
 from omnizarr.bulk.source_keys import formats_at, prefixes_of
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, OmnizarrError, Problem
-from omnizarr.extension import (
-    FOLDER,
-    JOURNAL,
-    MARKER,
-    ArrayModel,
-    BoundArray,
-    CheckedNode,
-    GroupModel,
-    ListsEntries,
-    LocalStore,
-    Location,
-    Mark,
-    Store,
-    all_stages,
-    check_consolidated,
-    chunk_counts,
-    consolidated,
-    counted,
-    find_node,
-    key_digest,
-    marker,
-    missing_chunk_keys,
-    paths,
-    publication,
-    resolve_store_path,
-    stores,
-    traits,
-    unique_key,
-    walk_checked,
-)
+from omnizarr.extension import JOURNAL, ArrayModel, BoundArray, Location, Mark, Store, paths, stores
 
 # Conventions are above this module in the layers, so their checks are found by registered names.
 CONVENTIONS = ("ome", "cf", "geo")
@@ -97,21 +68,21 @@ class Verify(VerifyOptions, Job[VerifyReport]):
 
     def plan(self, tasks_at_once: int = 1) -> Plan[VerifyReport]:
         """Read and check all metadata, and plan the checks of chunks."""
-        where, path = resolve_store_path(self.store, self.path, "r", self.storage_options)
+        where, path = extension.resolve_store_path(self.store, self.path, "r", self.storage_options)
         report = VerifyReport(self.depth)
         operation = f"verify {paths.show(path)} in {where!r}"
         try:
-            location, _ = find_node(where, path)
+            location, _ = extension.find_node(where, path)
         except (InvalidMetadata, NodeNotFound):
             if not _report_unreadable(where, path, report):
                 raise
-            return Plan(operation, key_digest(operation), [], report)
+            return Plan(operation, extension.key_digest(operation), [], report)
         hierarchy = Hierarchy(location, report)
         hierarchy.read()
         hierarchy.report_leftovers()
         options = self.depth, self.missing, self.conventions, self.sample or 1
-        digest = key_digest(
-            "verify", unique_key(where), path, hierarchy.digest.hexdigest(), *options
+        digest = extension.key_digest(
+            "verify", extension.unique_key(where), path, hierarchy.digest.hexdigest(), *options
         )
         level: Level = "error" if self.missing == "error" else "warning"
         missing = None if self.missing == "count" else level
@@ -125,8 +96,8 @@ class Verify(VerifyOptions, Job[VerifyReport]):
             phases,
             report,
             decisions=[
-                f"{counted(report.arrays, 'array')} with up to {counted(report.absent, 'chunk')}:"
-                f" {VERBS[self.depth]}"
+                f"{extension.counted(report.arrays, 'array')} with up to"
+                f" {extension.counted(report.absent, 'chunk')}: {VERBS[self.depth]}"
             ],
             memory=tasks_at_once * max(map(_task_memory, arrays), default=0),
         )
@@ -173,10 +144,10 @@ def verify(given: VerifyArguments) -> VerifyReport:
 
 def _report_unreadable(store: Store, path: str, report: VerifyReport) -> bool:
     """Report why there is no readable node at a path; return False if nothing is there."""
-    mark = store.get(marker(path))
+    mark = store.get(extension.marker(path))
     if mark is not None:
         message = f"is incomplete: {Mark.read(mark)} was interrupted, or is still writing"
-        report.report(path, marker(path), message, "incomplete", "error")
+        report.report(path, extension.marker(path), message, "incomplete", "error")
         return True
     try:
         problems = validate(store, path=path)
@@ -241,25 +212,27 @@ class Hierarchy:
             own = format is self.start.format
             nodes: set[str] = set()
             groups: list[str] = []
-            for checked in walk_checked(Location(self.start.store, self.start.path, format)):
+            for checked in extension.walk_checked(
+                Location(self.start.store, self.start.path, format)
+            ):
                 path = checked.location.path
                 if checked.node is not None:
                     nodes.add(path)
-                if isinstance(checked.node, GroupModel):
+                if isinstance(checked.node, extension.GroupModel):
                     groups.append(path)
                 self._add_node(checked, own)
             for group in groups:
                 problems: list[Problem] = []
-                check_consolidated(self.start.store, format, group, nodes, problems)
+                extension.check_consolidated(self.start.store, format, group, nodes, problems)
                 found = (Finding.of(each, group, "stale-consolidated") for each in problems)
                 self.report.add(*found)
 
-    def _add_node(self, checked: CheckedNode, own: bool) -> None:
+    def _add_node(self, checked: extension.CheckedNode, own: bool) -> None:
         location, node = checked.location, checked.node
         for format in self.formats if own else (location.format,):
             self.metadata_keys.update(format.keys(location.path))
             if not isinstance(node, ArrayModel):
-                key = consolidated.key(format, location.path)
+                key = extension.consolidated.key(format, location.path)
                 self.metadata_keys.update(() if key is None else (key,))
         unknown = False
         for problem in checked.problems:
@@ -275,7 +248,7 @@ class Hierarchy:
             self.report.arrays += 1
             self.digest.update(f"{location.path}\0{node!r}\0".encode("utf-8", "surrogatepass"))
             self._bind(location, node, unknown or any(p.level == "error" for p in checked.problems))
-        elif own and isinstance(node, GroupModel):
+        elif own and isinstance(node, extension.GroupModel):
             self.report.groups += 1
         elif own:
             self.unreadable_nodes.add(location.format.chunk_prefix(location.path))
@@ -296,13 +269,13 @@ class Hierarchy:
                 self.report.add(Finding.of(problem, location.path, "unsupported"))
             return
         self.arrays[prefix] = array
-        self.report.absent += math.prod(chunk_counts(array))
+        self.report.absent += math.prod(extension.chunk_counts(array))
 
     def report_leftovers(self) -> None:
         """Report what writers have left in the root of the store, or are still using."""
         left = dict[str, str]()
-        for staged in all_stages(self.start.store):
-            key = f"{FOLDER}/{staged.name}"
+        for staged in extension.all_stages(self.start.store):
+            key = f"{extension.FOLDER}/{staged.name}"
             if staged.concerns(self.start.path):
                 given = staged.path or "", key, staged.message()
                 self.report.report(*given, "incomplete", "error")
@@ -352,11 +325,11 @@ class KeyListing:
         yield from self._end_batch()
         yield from self._end_findings()
         for prefix, array in self.hierarchy.arrays.items():
-            if prefix not in self._listed and not traits(array.store).lists_all:
+            if prefix not in self._listed and not extension.traits(array.store).lists_all:
                 every = itertools.product(*map(range, array.grid.shape))
                 while coords := tuple(itertools.islice(every, PROBED_KEYS)):
                     yield self._check(array, tuple(map(array.key, coords)), coords, None, True)
-            for chunk, key in missing_chunk_keys(array) if self.missing else ():
+            for chunk, key in extension.missing_chunk_keys(array) if self.missing else ():
                 level = self.missing or "warning"
                 self._found.report(array.path, key, MISSING, "missing-chunk", level, chunk)
                 yield from self._end_findings(TASK_FINDINGS)
@@ -425,9 +398,9 @@ class KeyListing:
 
     def _report_other(self, key: str) -> None:
         folder, name = key.endswith("/"), paths.name(key.rstrip("/"))
-        if f"{FOLDER}/" in key or f"{JOURNAL}/" in key or folder:
+        if f"{extension.FOLDER}/" in key or f"{JOURNAL}/" in key or folder:
             return  # reported once, by `report_leftovers`
-        if name == MARKER:
+        if name == extension.MARKER:
             self._report_marker(key)
         elif paths.is_ours(name):
             what = "a temporary file or lock of a writer that is running or was killed"
@@ -445,7 +418,10 @@ class KeyListing:
             message = f"is left of {mark}, which is complete; see omnizarr repair"
             self._found.report(path, key, message, "leftover")
             return
-        half = mark.keeps_node and publication.replacing_stage(self.start.store, path) is not None
+        half = (
+            mark.keeps_node
+            and extension.publication.replacing_stage(self.start.store, path) is not None
+        )
         state = "or one below may be absent" if half else mark.effect
         message = f"the node {state}: {mark} was interrupted, or is still writing"
         if mark.keeps_node:
@@ -473,9 +449,9 @@ def _list(store: Store, prefix: str) -> Iterator[tuple[str, int | None]]:
     """
     root = stores.file_root(store)
     if root is not None:
-        for key in LocalStore(root, read_only=True).list_everything(prefix):
+        for key in extension.LocalStore(root, read_only=True).list_everything(prefix):
             yield key, None
-    elif isinstance(store, ListsEntries):
+    elif isinstance(store, extension.ListsEntries):
         yield from stores.list_sizes(store, prefix)
     else:
         for key in stores.list_prefix(store, prefix):

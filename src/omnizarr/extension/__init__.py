@@ -152,4 +152,5 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        return getattr(importlib.import_module("omnizarr.extension.arrays"), name)
+        found = globals()[name] = getattr(importlib.import_module(f"{__name__}.arrays"), name)
+        return found

@@ -15,34 +15,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import Array
+from omnizarr import Array, extension
 from omnizarr.bulk import tiles
 from omnizarr.bulk.adaptation import FILL, missing_mark
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.bulk.options import SHOW, DiffArguments, DiffOptions, takes
 from omnizarr.errors import InvalidArgument, OmnizarrError
-from omnizarr.extension import (
-    ARRAY_DIMENSIONS,
-    ArrayModel,
-    BoundArray,
-    Location,
-    Named,
-    Node,
-    axis_plan,
-    bound_array,
-    boxes,
-    engine,
-    find_node,
-    key_digest,
-    options_for_two,
-    paths,
-    resolve_store_path,
-    type_name,
-    unique_key,
-    value_text,
-    walk_nodes,
-)
+from omnizarr.extension import ArrayModel, BoundArray, Location, Named, Node, boxes, engine, paths
 
 COPIES = 6  # of a tile in memory: encoded and decoded, twice each, and what compares them
 Found = tuple[str, Any, Any]  # the place in the metadata, and what both have there
@@ -169,13 +149,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic) and is_extension(value.dtype):
         return float(value)
     if isinstance(value, (np.datetime64, np.timedelta64)):
-        return value_text(value)
+        return extension.value_text(value)
     if isinstance(value, np.void) and value.dtype.names is not None:
         return str(tuple(plain(value[name]) for name in value.dtype.names))
     found = value.item() if isinstance(value, np.generic) else value
     if found is None or isinstance(found, (bool, int, float, str)):
         return found
-    return value_text(found)
+    return extension.value_text(found)
 
 
 # Metadata
@@ -200,8 +180,8 @@ def described(location: Location, node: Node) -> tuple[dict[str, Any], dict[str,
     if not isinstance(node, ArrayModel):
         return {"attributes": attributes}, storage
     names = list(node.dimension_names or ())
-    if attributes.get(ARRAY_DIMENSIONS) == names:
-        del attributes[ARRAY_DIMENSIONS]
+    if attributes.get(extension.ARRAY_DIMENSIONS) == names:
+        del attributes[extension.ARRAY_DIMENSIONS]
     bound = BoundArray(location.store, location.path, "", node)
     meaning: dict[str, Any] = {
         "shape": list(node.shape),
@@ -247,7 +227,7 @@ def _type_name(bound: BoundArray) -> str:
     """Return the name of a data type without its byte order; of structured types all fields."""
     named = bound.model.data_type
     if named.name not in ("struct", "structured"):
-        return type_name(named.without("endian"))
+        return extension.type_name(named.without("endian"))
     try:
         return str(bound.dtype.newbyteorder("="))
     except OmnizarrError:
@@ -384,7 +364,7 @@ class CompareTile:
 
     def __call__(self) -> DiffReport:
         x, y = (
-            np.asarray(engine.read(array, axis_plan(array.grid, self.box)), array.dtype)
+            np.asarray(engine.read(array, extension.axis_plan(array.grid, self.box)), array.dtype)
             for array in (self.pair.a, self.pair.b)
         )
         origin = tuple(side.start for side in self.box)
@@ -445,7 +425,9 @@ class Diff(DiffOptions, Job[DiffReport]):
         if self.rtol < 0 or self.atol < 0:
             raise InvalidArgument("rtol and atol must be at least 0")
         tolerance = Tolerance(self.rtol, self.atol, self.equal_nan)
-        options = options_for_two(self.a, self.b, self.storage_options, self.other_options)
+        options = extension.options_for_two(
+            self.a, self.b, self.storage_options, self.other_options
+        )
         other = self.path if self.other_path is None else self.other_path
         a, first = _nodes(self.a, self.path, options[0])
         b, second = _nodes(self.b, other, options[1])
@@ -465,8 +447,13 @@ class Diff(DiffOptions, Job[DiffReport]):
         settings = repr((tolerance, nbytes, self.show, a.path, b.path))
         return Plan(
             f"differences between {a} and {b}",
-            key_digest(
-                "diff", unique_key(a.store), unique_key(b.store), settings, shapes, repr(grids)
+            extension.key_digest(
+                "diff",
+                extension.unique_key(a.store),
+                extension.unique_key(b.store),
+                settings,
+                shapes,
+                repr(grids),
             ),
             [
                 Phase(
@@ -502,7 +489,7 @@ class Diff(DiffOptions, Job[DiffReport]):
             return None
         try:
             handles = (Array.at(where, node) for where, node in (a, b))
-            one, two = map(bound_array, handles)
+            one, two = map(extension.bound_array, handles)
             if not are_comparable(one.dtype, two.dtype):
                 return None
             pair = Pair.of(path, one, two, nbytes)
@@ -517,11 +504,12 @@ def _nodes(
     source: Any, path: str | None, options: Mapping[str, Any] | None
 ) -> tuple[Location, dict[str, tuple[Location, Any]]]:
     """Return the location of a node, and all nodes at and below it by relative path."""
-    store, inside = resolve_store_path(source, path, "r", options)
-    start, node = find_node(store, inside, use_consolidated=None)
+    store, inside = extension.resolve_store_path(source, path, "r", options)
+    start, node = extension.find_node(store, inside, use_consolidated=None)
     skip = len(paths.prefix(start.path))
     found = {
-        paths.show(place.path[skip:]): (place, each) for place, each in walk_nodes(start, node)
+        paths.show(place.path[skip:]): (place, each)
+        for place, each in extension.walk_nodes(start, node)
     }
     return start, found
 

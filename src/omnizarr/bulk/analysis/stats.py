@@ -15,33 +15,14 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import Array
+from omnizarr import Array, extension
 from omnizarr.bulk import tiles
 from omnizarr.bulk.analysis.diff import is_extension
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.bulk.options import StatsArguments, StatsOptions, takes
 from omnizarr.errors import InvalidArgument, OmnizarrError
-from omnizarr.extension import (
-    ArrayModel,
-    BoundArray,
-    Boxes,
-    Cuts,
-    axis_plan,
-    bound_array,
-    boxes,
-    chunk_counts,
-    engine,
-    find_node,
-    key_digest,
-    number_text,
-    paths,
-    resolve_store_path,
-    type_name,
-    unique_key,
-    value_text,
-    walk_nodes,
-)
+from omnizarr.extension import BoundArray, Boxes, Cuts, axis_plan, boxes, engine, find_node, paths
 
 COPIES = 3  # of a tile in memory: encoded, decoded, and a part of it as other types
 SLICE = 2**15  # elements at a time, which the processor's cache holds
@@ -100,7 +81,7 @@ class ArrayStats:
         counted = dtype.kind in "biufmM" or is_extension(dtype)
         return cls(
             paths.show(array.path),
-            type_name(array.model.data_type),
+            extension.type_name(array.model.data_type),
             array.model.shape,
             "numbers" if counted else "none",
             dtype.newbyteorder("=").str[1:] if dtype.kind in "mM" else "",
@@ -263,7 +244,7 @@ def _moments(values: npt.NDArray[Any], low: Any) -> tuple[float, float]:
 
 
 def _as_json(value: Any) -> Any:
-    return value_text(value) if isinstance(value, np.generic) else value
+    return extension.value_text(value) if isinstance(value, np.generic) else value
 
 
 def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -332,7 +313,7 @@ class StatsReport(Outcome):
         ]
         for s in self.arrays.values():
             missing = f"{s.missing_chunks} of {s.chunks}"
-            figures = (number_text(v) for v in (s.min, s.max, s.mean, s.std))
+            figures = (extension.number_text(v) for v in (s.min, s.max, s.mean, s.std))
             rows.append((s.path, s.data_type, str(s.count), *figures, str(s.nan), missing))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
@@ -380,17 +361,19 @@ class Stats(StatsOptions, Job[StatsReport]):
     def plan(self, tasks_at_once: int = 1) -> Plan[StatsReport]:
         """Find the arrays and their tiles; no chunk is read."""
         options = Counting(self.bins, self.range, self.skip_fill)
-        store, path = resolve_store_path(self.source, self.path, "r", self.storage_options)
+        store, path = extension.resolve_store_path(
+            self.source, self.path, "r", self.storage_options
+        )
         start, node = find_node(store, path, use_consolidated=None)
         nbytes = min(tiles.TILE_BYTES, memory_of(self.memory, tasks_at_once) // COPIES)
         outcome = StatsReport()
         work: list[tuple[BoundArray, Boxes]] = []
-        for location, model in walk_nodes(start, node):
+        for location, model in extension.walk_nodes(start, node):
             if isinstance(model, Exception):
                 outcome.errors[paths.show(location.path)] = str(model)
-            elif isinstance(model, ArrayModel):
+            elif isinstance(model, extension.ArrayModel):
                 try:
-                    array = bound_array(Array.at(location, model))
+                    array = extension.bound_array(Array.at(location, model))
                     work.append((array, tiles.tiling(array, nbytes)))
                     found = ArrayStats.of(array, options)
                 except OmnizarrError as e:
@@ -408,7 +391,9 @@ class Stats(StatsOptions, Job[StatsReport]):
         ]
         return Plan(
             f"statistics of {paths.show(path)} in {store!r}",
-            key_digest("stats", unique_key(store), repr(options), nbytes, names, models),
+            extension.key_digest(
+                "stats", extension.unique_key(store), repr(options), nbytes, names, models
+            ),
             [Phase("read", lambda: _tasks(work, options), count, total)],
             outcome,
             decisions=lines,
@@ -419,7 +404,7 @@ class Stats(StatsOptions, Job[StatsReport]):
 def _tasks(work: list[tuple[BoundArray, Boxes]], options: Counting) -> Iterator[Task[StatsReport]]:
     for array, cut in work:
         item = tiles.item_bytes(array.dtype)
-        size, chunks = math.prod(array.model.shape), math.prod(chunk_counts(array))
+        size, chunks = math.prod(array.model.shape), math.prod(extension.chunk_counts(array))
         listed = tiles.stored_numbers(array) if cut.axes == array.grid.axes else None
         for box in tiles.tiles(cut, listed):
             inside, count = chunks_in(array, box), boxes.box_size(box)

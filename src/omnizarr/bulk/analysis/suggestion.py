@@ -14,27 +14,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from omnizarr import config
+from omnizarr import config, extension
 from omnizarr.errors import CannotExpress, InvalidArgument, WrongType, known_names
-from omnizarr.extension import (
-    SHARD_BYTES,
-    TARGET_BYTES,
-    ArrayModel,
-    ArrayOptions,
-    Format,
-    Named,
-    array_model,
-    by_name,
-    byte_size,
-    counted,
-    data_types,
-    guess_chunks,
-    lengths_of,
-    shard_shape,
-    size_text,
-    stored_bytes,
-    type_name,
-)
+from omnizarr.extension import TARGET_BYTES, byte_size, counted, data_types, guess_chunks, size_text
 
 Pattern: TypeAlias = Literal["blocks", "planes", "series", "samples"]
 ReadShape: TypeAlias = Pattern | Sequence[int] | Mapping[Any, int]
@@ -79,7 +61,7 @@ class Suggestion:
     reads: tuple[Read, ...]
 
     @property
-    def options(self) -> ArrayOptions:
+    def options(self) -> extension.ArrayOptions:
         """The options of `create_array`: ``chunks``, and ``shards`` if there are any."""
         return {"chunks": self.chunks, **({} if self.shards is None else {"shards": self.shards})}
 
@@ -165,14 +147,14 @@ def suggest_chunks(
         dtype = shape.dtype if dtype is None else dtype
         dimension_names = dimension_names or getattr(shape, "dimension_names", None)
         shape = shape.shape
-    lengths = lengths_of(shape)
+    lengths = extension.lengths_of(shape)
     names = None if dimension_names is None else tuple(dimension_names)
     if store not in _KINDS:
         raise InvalidArgument(f"store: unknown kind {store!r}; {known_names(store, _KINDS)}")
     request_bytes, most = _KINDS[store]
-    format = by_name(config.get().zarr_format if zarr_format is None else zarr_format)
-    model = array_model(format, lengths, dtype, {"chunks": False})
-    itemsize = stored_bytes(data_types.bind(model.data_type))
+    format = extension.by_name(config.get().zarr_format if zarr_format is None else zarr_format)
+    model = extension.array_model(format, lengths, dtype, {"chunks": False})
+    itemsize = extension.stored_bytes(data_types.bind(model.data_type))
     wanted = {
         str(each): _read_lengths(each, lengths, names)
         for each in (read if isinstance(read, list) else [read])
@@ -180,14 +162,16 @@ def suggest_chunks(
     if not wanted:
         raise InvalidArgument("read: the list is empty; give at least one kind of read")
     limit = most if chunk_bytes is None else byte_size(chunk_bytes, "chunk_bytes")
-    shard = SHARD_BYTES if shard_bytes is None else byte_size(shard_bytes, "shard_bytes")
+    shard = extension.SHARD_BYTES if shard_bytes is None else byte_size(shard_bytes, "shard_bytes")
     known = [size for size in wanted.values() if size is not None]
     cost = _Costs(lengths, itemsize, known, request_bytes) if known else None
     chunks = guess_chunks(lengths, itemsize, limit, cost)
     many = _count(lengths, chunks) > MAX_FILES
     shards = _shards(format, model, chunks, shard) if many else None
     reads = _reads(lengths, itemsize, chunks, shards, wanted)
-    return Suggestion(lengths, type_name(model.data_type), chunks, shards, itemsize, reads)
+    return Suggestion(
+        lengths, extension.type_name(model.data_type), chunks, shards, itemsize, reads
+    )
 
 
 @dataclass(frozen=True)
@@ -268,11 +252,11 @@ def _axis(axis: Any, rank: int, names: tuple[str | None, ...] | None) -> int:
 
 
 def _shards(
-    format: Format, model: ArrayModel, chunks: tuple[int, ...], size: int
+    format: extension.Format, model: extension.ArrayModel, chunks: tuple[int, ...], size: int
 ) -> tuple[int, ...] | None:
     """Return the shape of shards of at most `size` bytes, or None if the format has none."""
-    grid = model.with_(chunk_grid=Named("regular", {"chunk_shape": list(chunks)}))
-    shards = shard_shape(f"{max(1, size)} B", grid, data_types.bind(model.data_type))
+    grid = model.with_(chunk_grid=extension.Named("regular", {"chunk_shape": list(chunks)}))
+    shards = extension.shard_shape(f"{max(1, size)} B", grid, data_types.bind(model.data_type))
     try:
         format.sharded(grid, shards)
     except CannotExpress:

@@ -9,26 +9,11 @@ from itertools import islice
 from operator import lt
 from typing import Any, Literal
 
+from omnizarr import extension
 from omnizarr.bulk.journal import Outcome
 from omnizarr.bulk.source_keys import formats_at, prefixes_of
 from omnizarr.errors import OmnizarrError
-from omnizarr.extension import (
-    ArrayModel,
-    BoundArray,
-    Location,
-    Node,
-    consolidated,
-    decoded_size,
-    find_node,
-    in_parallel,
-    paths,
-    probe_stored_keys,
-    resolve_store_path,
-    size_text,
-    stores,
-    traits,
-    walk_nodes,
-)
+from omnizarr.extension import BoundArray, Location, Node, consolidated, paths, stores, traits
 
 BATCH = 1000  # keys whose sizes are requested at a time, where a store does not list them
 MAX_PARTS = 256  # members of a group that are listed one by one, concurrently
@@ -108,7 +93,9 @@ class UsageReport(Outcome):
         return found
 
     def __str__(self) -> str:
-        rows = [(size_text(u.bytes), path) for path, u in sorted(self.cumulated().items())]
+        rows = [
+            (extension.size_text(u.bytes), path) for path, u in sorted(self.cumulated().items())
+        ]
         width = max((len(size) for size, _ in rows), default=0)
         return "\n".join(f"{size:>{width}}  {path}" for size, path in rows)
 
@@ -137,7 +124,7 @@ class Owners:
         if not array.model.storage_transformers and (
             array.grid.regular or all(map(lt, coords, array.grid.shape))
         ):
-            usage.decoded_bytes += decoded_size(array, coords)
+            usage.decoded_bytes += extension.decoded_size(array, coords)
 
 
 def _parts(start: Location, node: Node) -> tuple[list[str], list[str]]:
@@ -155,12 +142,12 @@ def _owners(start: Location, root: Node, outcome: UsageReport, arrays: list[Boun
     formats = formats_at(start)
     prefixes: dict[str, tuple[str, BoundArray | None]] = {}
     metadata = dict.fromkeys(start.format.root_documents(), paths.show(start.path))
-    for location, node in walk_nodes(start, root):
+    for location, node in extension.walk_nodes(start, root):
         shown, own, array = paths.show(location.path), location.format, None
         usage, prefix = NodeUsage(), own.chunk_prefix(location.path)
         if isinstance(node, Exception):
             usage.kind, outcome.errors[shown] = "unreadable", str(node)
-        elif isinstance(node, ArrayModel):
+        elif isinstance(node, extension.ArrayModel):
             usage.kind = "array"
             bound = BoundArray(location.store, location.path, prefix, node)
             try:
@@ -201,14 +188,14 @@ def disk_usage(
         >>> oz.disk_usage("ocean.zarr").total.ratio > 10
         True
     """
-    store, inside = resolve_store_path(source, path, "r", storage_options)
-    start, node = find_node(store, inside, use_consolidated=None)
+    store, inside = extension.resolve_store_path(source, path, "r", storage_options)
+    start, node = extension.find_node(store, inside, use_consolidated=None)
     report, arrays = UsageReport(), list[BoundArray]()
     owners = _owners(start, node, report, arrays)
     keys, prefixes = _parts(start, node)
     single: list[Iterator[str]] = [iter(keys)]
     if not traits(store).lists_all:
-        single += [(key for _, key in probe_stored_keys(array)) for array in arrays]
+        single += [(key for _, key in extension.probe_stored_keys(array)) for array in arrays]
     for several in single:
         while batch := [*islice(several, BATCH)]:
             for key, size in stores.sizes(store, batch).items():
@@ -220,7 +207,7 @@ def disk_usage(
             owners.add(key, size, found)
         return found
 
-    for found in in_parallel(measure, prefixes):
+    for found in extension.in_parallel(measure, prefixes):
         for name, usage in found.items():
             report.nodes.setdefault(name, NodeUsage(usage.kind)).merge(usage)
     return report

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import config, consolidate_metadata, registry
+from omnizarr import config, consolidate_metadata, extension, registry
 from omnizarr.bulk.adaptation import Options, adapt_array, consolidated_groups, other_fill_note
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of, store_options
 from omnizarr.bulk.journal import Outcome, Task, in_batches, task_id
@@ -27,35 +27,7 @@ from omnizarr.bulk.rechunk import plan, rules
 from omnizarr.bulk.source_keys import source_state
 from omnizarr.bulk.tiles import Box, corners, show_box
 from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound, OmnizarrError, StoreError
-from omnizarr.extension import (
-    INTERMEDIATE,
-    ArrayModel,
-    BoundArray,
-    GroupModel,
-    Location,
-    Node,
-    Store,
-    ValueCopy,
-    axis_plan,
-    boxes,
-    consolidated_is_stale,
-    counted,
-    data_types,
-    engine,
-    existing_node,
-    find_node,
-    format_for,
-    key_digest,
-    paths,
-    portable_key,
-    publication,
-    readable_nodes,
-    resolve_store_path,
-    stored_keys,
-    stores,
-    task_of,
-    unique_key,
-)
+from omnizarr.extension import BoundArray, Location, Node, boxes, engine, paths, publication, stores
 
 
 @takes(RechunkArguments)
@@ -118,20 +90,20 @@ class CopyBox:
 
     def __call__(self) -> RechunkReport:
         threads = self.tasks * self.threads
-        with task_of(self.job, self.tasks), config.configure(threads=threads):
+        with extension.task_of(self.job, self.tasks), config.configure(threads=threads):
             return self._copy()
 
     def _copy(self) -> RechunkReport:
         source, target = self.source, self.target
         missing: list[tuple[int, ...]] | None = None if source.fill_defined else []
-        wanted = axis_plan(source.grid, self.box)
+        wanted = extension.axis_plan(source.grid, self.box)
         values = np.asarray(engine.read(source, wanted, filled=missing))
         if values.dtype != target.dtype:
             values = self._cast(values)
         if missing:
             self._write_present(values, {*missing})
         else:
-            engine.write(target, axis_plan(target.grid, self.box), values)
+            engine.write(target, extension.axis_plan(target.grid, self.box), values)
         nbytes = values.size * source.dtype.itemsize
         return RechunkReport(boxes=1, bytes_read=nbytes, bytes_written=values.nbytes)
 
@@ -139,22 +111,24 @@ class CopyBox:
         """Return values in the new type; raise if that is more than rounding, unless "unsafe"."""
         if self.casting == "unsafe":
             with np.errstate(all="ignore"):
-                return data_types.as_type(values, self.target.dtype)
+                return extension.data_types.as_type(values, self.target.dtype)
         where = f" in {show_box(paths.show(self.source.path), self.box)}"
         advice = "give casting='unsafe' to change it, or another dtype"
-        return data_types.cast(values, self.target.dtype, where, advice)
+        return extension.data_types.cast(values, self.target.dtype, where, advice)
 
     def _write_present(self, values: npt.NDArray[Any], missing: set[tuple[int, ...]]) -> None:
         """Write the target chunks that overlap a stored source chunk; others stay missing."""
-        for row in axis_plan(self.target.grid, self.box).rows():
+        for row in extension.axis_plan(self.target.grid, self.box).rows():
             pairs = zip(self.box, row.outer, strict=True)
             box = tuple(slice(b.start + o.start, b.start + o.stop) for b, o in pairs)
-            rows = axis_plan(self.source.grid, box).rows()
+            rows = extension.axis_plan(self.source.grid, box).rows()
             if not all(each.coords in missing for each in rows):
-                engine.write(self.target, axis_plan(self.target.grid, box), values[row.outer])
+                engine.write(
+                    self.target, extension.axis_plan(self.target.grid, box), values[row.outer]
+                )
 
 
-def copy_chunks(transfer: ValueCopy, entries: tuple[stores.Entry, ...]) -> RechunkReport:
+def copy_chunks(transfer: extension.ValueCopy, entries: tuple[stores.Entry, ...]) -> RechunkReport:
     """Copy the bytes of some stored chunks."""
     done = transfer.copy(entries)
     return RechunkReport(chunks_copied=done.values, bytes_copied=done.nbytes)
@@ -169,7 +143,7 @@ def stored_entries(source: BoundArray) -> Iterator[stores.Entry]:
             listed = True
             yield entry._replace(key=entry.key[start:])
     if not listed:  # a store that may list metadata only
-        yield from (stores.Entry(key[start:]) for _, key in stored_keys(source))
+        yield from (stores.Entry(key[start:]) for _, key in extension.stored_keys(source))
 
 
 @dataclass(frozen=True)
@@ -204,12 +178,13 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
         """Finish, or undo, the replacement of an array in which this, or another, was killed."""
         if self.in_place:
             here, _ = store_options(self)
-            store, path = resolve_store_path(self.source, self.node or None, "r+", here)
+            store, path = extension.resolve_store_path(self.source, self.node or None, "r+", here)
             if resume or any(not each.writer.is_alive for each in publication.all_stages(store)):
                 with publication.locked_destination(store, path, "resume", None):
                     publication.settle_staged(store, resume)
                     with suppress(NodeNotFound):
-                        if consolidated_is_stale(store):  # it was killed before it changed them
+                        # It was killed before it changed them.
+                        if extension.consolidated_is_stale(store):
                             consolidate_metadata(store)
 
     def plan(self, tasks_at_once: int = 1) -> Plan[RechunkReport]:
@@ -221,21 +196,21 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
             raise InvalidArgument(f"in_place and {other} exclude each other; give one of them")
         here, there = store_options(self)
         mode = "r+" if self.in_place else "r"
-        source = resolve_store_path(self.source, self.node or None, mode, here)
-        start, node = find_node(*source, use_consolidated=None)
+        source = extension.resolve_store_path(self.source, self.node or None, mode, here)
+        start, node = extension.find_node(*source, use_consolidated=None)
         goal = start if self.in_place else _destination(self, start, there)
         temp = goal.store if self.temp is None else stores.resolve(self.temp, storage_options=there)
         return _Planner(self, start, goal, temp, tasks_at_once).plan(node)
 
 
 def _destination(job: Rechunk, start: Location, options: Mapping[str, Any] | None) -> Location:
-    store, path = resolve_store_path(job.destination, None, "r+", options)
+    store, path = extension.resolve_store_path(job.destination, None, "r+", options)
     prefixes = paths.prefix(start.path), paths.prefix(path)
     remedy = "; give another destination, or in_place=True"
     stores.check_disjoint(start.store, store, remedy, prefixes)
     wanted = start.format
     if start.format.frozen or job.zarr_format is not None:
-        wanted = format_for(store, "", job.zarr_format)
+        wanted = extension.format_for(store, "", job.zarr_format)
     return Location(store, path, start.format if wanted.name == start.format.name else wanted)
 
 
@@ -243,7 +218,7 @@ class _Planner:
     """One call of `Rechunk.plan`: reads metadata, and collects what is to be done."""
 
     def __init__(
-        self, job: Rechunk, start: Location, goal: Location, temp: Store, threads: int
+        self, job: Rechunk, start: Location, goal: Location, temp: extension.Store, threads: int
     ) -> None:
         self.job, self.start, self.goal, self.temp, self.threads = job, start, goal, temp, threads
         self.memory = memory_of(job.memory, 1)
@@ -257,15 +232,17 @@ class _Planner:
 
     def plan(self, root: Node) -> Plan[RechunkReport]:
         """Return the plan for a node of the source and all below it."""
-        nodes = readable_nodes(self.start, root, require=True)
+        nodes = extension.readable_nodes(self.start, root, require=True)
         self.is_consolidated = bool(consolidated_groups(self.start, {self.start.path: root}))
         arrays = self._rechunked(nodes)
         digest = self._digest()
         # One for each destination, which the job owns: what another attempt left there is found.
         folder = stores.file_root(self.goal.store)  # which need not exist yet
-        store = portable_key(self.goal.store) if folder is None else os.path.realpath(folder)
-        place = key_digest(store, self.goal.path)
-        prefix = f"{INTERMEDIATE}/{place[:20]}/"
+        store = (
+            extension.portable_key(self.goal.store) if folder is None else os.path.realpath(folder)
+        )
+        place = extension.key_digest(store, self.goal.path)
+        prefix = f"{extension.INTERMEDIATE}/{place[:20]}/"
         for number, (path, (source, target)) in enumerate(arrays.items()):
             keys = source.model.chunk_key_encoding, target.model.chunk_key_encoding
             if rules.same_layout(source.model, target.model) and keys[0] == keys[1]:
@@ -273,7 +250,9 @@ class _Planner:
             else:
                 self._plan_array(path, source, target, f"{prefix}{number}/")
         if self.kept:
-            self.decisions.append(f"{counted(len(self.kept), 'array')} copied byte for byte")
+            self.decisions.append(
+                f"{extension.counted(len(self.kept), 'array')} copied byte for byte"
+            )
         output = self._output(digest)
         # Those of an array that was replaced when the job was killed are left to be erased.
         left = self.job.in_place and not arrays and stores.can_list(self.temp)
@@ -286,7 +265,7 @@ class _Planner:
                     " erased; give temp"
                 )
             output.intermediate = self.temp, prefix
-        groups = sum(isinstance(node, GroupModel) for node in self.nodes.values())
+        groups = sum(isinstance(node, extension.GroupModel) for node in self.nodes.values())
         report = RechunkReport(len(arrays), groups)
         for change in self.changes:
             report.rechunked[paths.show(change.path)] = plan.layout_text(change.target)
@@ -306,20 +285,22 @@ class _Planner:
 
     def _digest(self) -> str:
         """Return what identifies the job, also when some arrays are replaced already."""
-        places = unique_key(self.start.store), self.start.path
+        places = extension.unique_key(self.start.store), self.start.path
         if self.job.in_place:
             wanted = [repr(getattr(self.job, name)) for name in (*LAYOUT, "rules", "casting")]
-            return key_digest("in place", *places, wanted)
+            return extension.key_digest("in place", *places, wanted)
         state = source_state(self.start.store, self.start.path)
-        return key_digest("rechunk", *places, state, sorted(map(self._node_digest, self.nodes)))
+        return extension.key_digest(
+            "rechunk", *places, state, sorted(map(self._node_digest, self.nodes))
+        )
 
     def _node_digest(self, path: str) -> str:
         """Return what identifies the new metadata of a node and where its values come from."""
         documents = self.goal.format.write(path, self.nodes[path])
-        places = unique_key(self.start.store), self.start.path, path
+        places = extension.unique_key(self.start.store), self.start.path, path
         if self.job.in_place:  # what was written to the array since is not replaced
             self.states[path] = source_state(self.start.store, paths.join(self.start.path, path))
-        return key_digest(*places, self.states.get(path), sorted(documents.items()))
+        return extension.key_digest(*places, self.states.get(path), sorted(documents.items()))
 
     def _is_unchanged(self, path: str) -> bool:
         """Return True if an array that is replaced is as it was when the job was planned."""
@@ -338,9 +319,9 @@ class _Planner:
         translated, separator = self._translated(nodes)
         for path, node in nodes.items():
             goal = translated[path]
-            if isinstance(goal, GroupModel) or isinstance(node, GroupModel):
+            if isinstance(goal, extension.GroupModel) or isinstance(node, extension.GroupModel):
                 kept = goal.extra if format is self.start.format else {}
-                self.nodes[path] = GroupModel(goal.attributes, kept)
+                self.nodes[path] = extension.GroupModel(goal.attributes, kept)
                 continue
             source = self._bound(self.start, path, node)
             try:
@@ -373,7 +354,7 @@ class _Planner:
         start, goal = self.start, self.goal.format
         if goal is start.format:
             return nodes, None
-        if not goal.has_groups and isinstance(nodes.get(""), GroupModel):
+        if not goal.has_groups and isinstance(nodes.get(""), extension.GroupModel):
             raise CannotExpress(
                 f"{start} is a group, and zarr {goal.name} has only arrays; rechunk its arrays one"
                 " by one"
@@ -383,7 +364,7 @@ class _Planner:
         found, separator = translate(start, full, goal, False, None)
         return {path: found[paths.join(start.path, path)] for path in nodes}, separator
 
-    def _bound(self, root: Location, path: str, model: ArrayModel) -> BoundArray:
+    def _bound(self, root: Location, path: str, model: extension.ArrayModel) -> BoundArray:
         where = paths.join(root.path, path)
         bound = BoundArray(root.store, where, root.format.chunk_prefix(where), model)
         bound.check()
@@ -457,7 +438,9 @@ class _Planner:
         for path, source in self.kept:
             where = paths.join(self.goal.path, path)
             prefix = self.goal.format.chunk_prefix(where)
-            transfer = ValueCopy(source.store, output.store_of(where), source.prefix, prefix)
+            transfer = extension.ValueCopy(
+                source.store, output.store_of(where), source.prefix, prefix
+            )
             for some in in_batches(stored_entries(source), lambda e: e.size or 0, BATCH_BYTES):
                 keys, size = [entry[:2] for entry in some], sum(entry.size or 0 for entry in some)
                 work = partial(copy_chunks, transfer, some)
@@ -466,8 +449,10 @@ class _Planner:
     def _output(self, digest: str) -> Output:
         job, operation = self.job, self._operation()
         nodes = {paths.join(self.goal.path, path): node for path, node in self.nodes.items()}
-        groups = {p: node for p, node in nodes.items() if isinstance(node, GroupModel)}
-        inside = job.in_place or (job.merge and existing_node(self.goal.store, self.goal.path))
+        groups = {p: node for p, node in nodes.items() if isinstance(node, extension.GroupModel)}
+        inside = job.in_place or (
+            job.merge and extension.existing_node(self.goal.store, self.goal.path)
+        )
 
         def output(
             where: Location, nodes: Mapping[str, Node], path: str, digest: str
@@ -482,7 +467,7 @@ class _Planner:
                 is_unchanged=partial(self._is_unchanged, path) if job.in_place else None,
             )
 
-        if not inside or isinstance(self.nodes.get(""), ArrayModel):
+        if not inside or isinstance(self.nodes.get(""), extension.ArrayModel):
             own = self._node_digest("") if job.in_place else digest
             return output(self.goal, nodes, "", own)
         outputs = {

@@ -20,22 +20,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from omnizarr import extension
 from omnizarr.bulk.tiles import chunk_axes, item_bytes, stored_axes
 from omnizarr.errors import InvalidArgument
-from omnizarr.extension import (
-    ArrayModel,
-    BoundArray,
-    Boxes,
-    Cuts,
-    GridAxis,
-    Named,
-    RegularAxis,
-    counted,
-    inner_chunk_shape,
-    pipeline,
-    size_text,
-    stores,
-)
+from omnizarr.extension import BoundArray, Boxes, Cuts, GridAxis, Named, RegularAxis, stores
 
 RESERVE = 64_000_000  # bytes for the interpreter and libraries, or half of a smaller memory
 TASK_BYTES = 2**25  # boxes grow up to this size if that costs nothing
@@ -370,19 +358,21 @@ def write_layout(array: BoundArray) -> Chunking:
     """Return how an array is written: by stored values, which are shards or chunks."""
     axes, item = stored_axes(array), item_bytes(array.dtype)
     stored = math.prod(_largest(axis) for axis in axes) * item
-    inner = inner_chunk_shape(array.model)
+    inner = extension.inner_chunk_shape(array.model)
     direct = stores.direct_file_root(array.store) is not None
     if inner is not None and direct and array.grid.regular is not None:
         return Chunking(axes, item, min(2 * stored, 2 * math.prod(inner) * item + SHARD_SLICES))
     return Chunking(axes, item, 2 * stored)
 
 
-def intermediate_model(source: BoundArray, target: BoundArray, chunks: Sequence[int]) -> ArrayModel:
+def intermediate_model(
+    source: BoundArray, target: BoundArray, chunks: Sequence[int]
+) -> extension.ArrayModel:
     """Return an array of the smaller of two types, in chunks without compression."""
     base = target if item_bytes(target.dtype) < item_bytes(source.dtype) else source
     codecs: tuple[Named, ...] = (Named("bytes", {"endian": "little"}),)
     if base.data_type.variable:
-        known = pipeline(base.model)
+        known = extension.pipeline(base.model)
         codecs = (*known.filters, known.serializer or codecs[0])
     return base.model.with_(
         shape=target.model.shape,
@@ -424,11 +414,11 @@ def _unit(array: BoundArray) -> tuple[int, ...] | None:
 
 def layout_text(array: BoundArray) -> str:
     """Return the chunks, shards, type and codecs of an array as text."""
-    inner = inner_chunk_shape(array.model)
+    inner = extension.inner_chunk_shape(array.model)
     grid = array.grid.regular
     stored = "rectilinear" if grid is None else grid
     chunks = f"chunks {stored}" if inner is None else f"chunks {inner} in shards {stored}"
-    known = pipeline(array.model)
+    known = extension.pipeline(array.model)
     codecs = ", ".join(codec.name for codec in known.compressors) or "no compression"
     return f"{chunks}, {array.dtype}, {codecs}"
 
@@ -439,13 +429,13 @@ def passes_text(source: BoundArray, target: BoundArray, passes: Passes) -> str:
     text = f"{layout_text(source)} to {layout_text(target)}"
     first = passes.passes[0]
     boxes = tuple(cuts.part(0).stop - cuts.part(0).start for cuts in first.boxes.cuts if cuts.count)
-    at_once = counted(passes.tasks, "task") + " at a time"
+    at_once = extension.counted(passes.tasks, "task") + " at a time"
     if passes.intermediate is None:
         again = first.bytes_read / size if size else 1
         times = "" if again < 1.01 else f", {again:.1f} times what there is"
-        read = f"{size_text(first.bytes_read)}{times}"
+        read = f"{extension.size_text(first.bytes_read)}{times}"
         return f"{text}; one pass of boxes {boxes} reads {read}; {at_once}"
     return (
         f"{text}; two passes through chunks {passes.intermediate} without compression move"
-        f" {size_text(passes.moved)}; {at_once}"
+        f" {extension.size_text(passes.moved)}; {at_once}"
     )

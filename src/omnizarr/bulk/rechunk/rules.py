@@ -11,28 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from omnizarr import extension
 from omnizarr.bulk.transfer import check_sign
 from omnizarr.errors import InvalidArgument, OmnizarrError, WrongType, known_names
-from omnizarr.extension import (
-    ArrayModel,
-    BoundArray,
-    Format,
-    GroupModel,
-    Named,
-    Node,
-    chunk_grid,
-    data_types,
-    inner_chunk_shape,
-    is_complex_pair,
-    kind,
-    named_codecs,
-    packed_shard_shape,
-    paths,
-    pipeline,
-    shard_options,
-    shard_shape,
-    with_bytes,
-)
+from omnizarr.extension import ArrayModel, BoundArray, Format, Named, Node, data_types, kind, paths
 
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 KEEP: Any = None  # of a rule: as in the source
@@ -120,11 +102,11 @@ def dimension_names(nodes: Mapping[str, Node], path: str) -> tuple[str | None, .
     if array.dimension_names is not None:
         return array.dimension_names
     parent = nodes.get(path.rpartition("/")[0]) if path else None
-    names = [*_image_axes(parent)] if isinstance(parent, GroupModel) else []
+    names = [*_image_axes(parent)] if isinstance(parent, extension.GroupModel) else []
     return tuple(names) if len(names) == len(array.shape) else (None,) * len(array.shape)
 
 
-def _image_axes(group: GroupModel) -> Iterator[str | None]:
+def _image_axes(group: extension.GroupModel) -> Iterator[str | None]:
     attributes = group.attributes.get("ome", group.attributes)
     images = attributes.get("multiscales") if isinstance(attributes, Mapping) else None
     first = images[0] if isinstance(images, Sequence) and images else None
@@ -157,7 +139,7 @@ def apply_rule(
     shards = _new_shards(source, names, rule.shards, new)
     if shards is not None:
         shape, location = shards
-        new = format.sharded(new, shard_shape(shape, new, data_type), location)
+        new = format.sharded(new, extension.shard_shape(shape, new, data_type), location)
     new = format.adapt(new)
     return model if same_layout(new, model) else new
 
@@ -179,7 +161,7 @@ def _new_type(source: BoundArray, rule: Rule, format: Format, casting: str) -> d
     made = data_types.bind(named)
     old, new = source.dtype, made.dtype
     check_sign(source.model.attributes, old, new, paths.show(source.path))
-    if is_complex_pair(old) and new.kind == "c":
+    if extension.is_complex_pair(old) and new.kind == "c":
         return made  # which holds all numbers of the small type
     if not np.can_cast(old, new, casting):  # type: ignore[arg-type]  # checked above
         raise InvalidArgument(
@@ -193,7 +175,7 @@ def _new_chunks(
     source: BoundArray, names: Sequence[str | None], given: Any, data_type: data_types.DataType
 ) -> Named:
     """Return the grid of the chunks, which are inside shards if the array gets any."""
-    inner = inner_chunk_shape(source.model)
+    inner = extension.inner_chunk_shape(source.model)
     old = source.model.chunk_grid
     if inner is not None:
         old = Named("regular", {"chunk_shape": list(inner)})
@@ -202,7 +184,7 @@ def _new_chunks(
     if isinstance(given, Mapping):
         kept = old.configuration.get("chunk_shape") or old.configuration.get("chunk_shapes")
         given = _by_name(given, names, [*(kept or ())], source)
-    grid = chunk_grid(given, source.model.shape, data_type)
+    grid = extension.chunk_grid(given, source.model.shape, data_type)
     return old if grid == old else grid
 
 
@@ -229,8 +211,8 @@ def _new_shards(
     source: BoundArray, names: Sequence[str | None], given: Any, model: ArrayModel
 ) -> tuple[Any, str] | None:
     """Return the shape and the index location of shards, or None for no shards."""
-    old, location = packed_shard_shape(source.model), "end"
-    if inner_chunk_shape(source.model) is not None:
+    old, location = extension.packed_shard_shape(source.model), "end"
+    if extension.inner_chunk_shape(source.model) is not None:
         codec = next(c for c in source.model.codecs if c.name == "sharding_indexed")
         location = codec.configuration.get("index_location", "end")
         old = source.grid.regular
@@ -242,7 +224,7 @@ def _new_shards(
     if given is KEEP:
         return _multiples(old or (), chunks), location
     if isinstance(given, Mapping) and "shape" in given:
-        given, location = shard_options(given)
+        given, location = extension.shard_options(given)
     if isinstance(given, Mapping):
         return _multiples(_by_name(given, names, [*(old or chunks)], source), chunks), location
     if isinstance(given, (tuple, list)):
@@ -265,19 +247,19 @@ def _new_codecs(
 
     Codecs on bytes replace those of the source; with others among them, they replace all.
     """
-    known = pipeline(source.model)
+    known = extension.pipeline(source.model)
     itemsize = 1 if data_type.variable else data_type.dtype.itemsize
     front = [*known.filters, *([known.serializer] if known.serializer is not None else [])]
     tail = [*known.compressors]
     if given is not KEEP:
         several = given if isinstance(given, (list, tuple)) else [given]
-        wanted = named_codecs(format, several, "codecs", itemsize)
+        wanted = extension.named_codecs(format, several, "codecs", itemsize)
         if any(kind(codec) != "bytes->bytes" for codec in wanted):
-            return with_bytes(wanted)
+            return extension.with_bytes(wanted)
         tail = wanted
     if data_type is not source.data_type:
         front, tail = _for_type(source, front, tail, data_type, itemsize)
-    return with_bytes([*front, *tail])
+    return extension.with_bytes([*front, *tail])
 
 
 def _for_type(

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from omnizarr import registry
+from omnizarr import extension, registry
 from omnizarr.bulk.adaptation import Adaptation, Options, adapt_array
 from omnizarr.bulk.transfer import Transfer, recode
 from omnizarr.errors import (
@@ -28,29 +28,7 @@ from omnizarr.errors import (
     StoreError,
     error_context,
 )
-from omnizarr.extension import (
-    ArrayModel,
-    BoundArray,
-    Documents,
-    Format,
-    GroupModel,
-    IndexedShards,
-    Location,
-    Named,
-    Node,
-    ShardingIndexed,
-    Store,
-    bind_codec,
-    consolidated,
-    encoded_chunk,
-    engine,
-    find_node,
-    paths,
-    sizes,
-    stored_keys,
-    stores,
-    walk_nodes,
-)
+from omnizarr.extension import BoundArray, GroupModel, Location, Node, engine, paths, sizes, stores
 
 # Conventions are above this module in the layers, so OME-Zarr is found by its registered name.
 registry.register("integration", "ome-view", "omnizarr.conventions.ome.migrate:for_view")
@@ -69,12 +47,16 @@ def unpacked(array: BoundArray) -> BoundArray:
         model = array.model.with_(storage_transformers=())
         array = BoundArray(array.chunk_store, array.path, array.prefix, model)
     names = [codec.name for codec in array.model.codecs]
-    if names != [ShardingIndexed.name] or array.grid.regular is None or not array.model.shape:
+    if (
+        names != [extension.ShardingIndexed.name]
+        or array.grid.regular is None
+        or not array.model.shape
+    ):
         return array
-    codec: Any = bind_codec(array.model.codecs[0], "codecs[0]")
+    codec: Any = extension.bind_codec(array.model.codecs[0], "codecs[0]")
     shards: Any = array.first_pipeline.array_bytes
-    store = IndexedShards(array.store, array.prefix, array.encoding, shards.layout)
-    grid = Named("regular", {"chunk_shape": list(codec.chunk_shape)})
+    store = extension.IndexedShards(array.store, array.prefix, array.encoding, shards.layout)
+    grid = extension.Named("regular", {"chunk_shape": list(codec.chunk_shape)})
     model = array.model.with_(chunk_grid=grid, codecs=codec.codecs)
     return unpacked(BoundArray(store, array.path, array.prefix, model))
 
@@ -82,7 +64,9 @@ def unpacked(array: BoundArray) -> BoundArray:
 class ViewedArray:
     """An array in another format, whose chunks come from the array that is stored."""
 
-    def __init__(self, adaptation: Adaptation, stored: Store, path: str, format: Format) -> None:
+    def __init__(
+        self, adaptation: Adaptation, stored: extension.Store, path: str, format: extension.Format
+    ) -> None:
         self.stored = stored  # below all shards
         self.model = adaptation.model
         self.source = adaptation.source
@@ -141,7 +125,7 @@ class ViewedArray:
     def _encoded(self, coords: Coords) -> bytes | None:
         """Return the bytes of a chunk as the view has them, or None if it is missing."""
         if self._transfer.method == "copy":
-            stored = encoded_chunk(self.source, coords)
+            stored = extension.encoded_chunk(self.source, coords)
             if stored is not None:
                 return bytes(recode(self._transfer, coords, stored))
             chunk = None
@@ -181,7 +165,7 @@ class ViewedArray:
         """Yield the coordinates of all chunks that exist."""
         if self.fills:
             return np.ndindex(self.target.grid.shape)
-        return (coords for coords, _ in stored_keys(self.source))
+        return (coords for coords, _ in extension.stored_keys(self.source))
 
 
 @dataclass
@@ -191,21 +175,23 @@ class Nodes:
     Paths are those of the view: its root is the node at the path of the store.
     """
 
-    store: Store
+    store: extension.Store
     path: str
-    goal: Format
+    goal: extension.Format
     _start: Location | None = None
-    _arrays: dict[str, tuple[Documents, ViewedArray]] = field(default_factory=dict)
+    _arrays: dict[str, tuple[extension.Documents, ViewedArray]] = field(default_factory=dict)
 
     def open(self) -> Location:
         """Detect the format of the hierarchy, and return the location of its root."""
-        location, _ = find_node(self.store, self.path, read_only=True, use_consolidated=None)
+        location, _ = extension.find_node(
+            self.store, self.path, read_only=True, use_consolidated=None
+        )
         self._start, self.path = location, location.path
         return location
 
     # Metadata
 
-    def documents(self, path: str, *, consolidate: bool = True) -> Documents:
+    def documents(self, path: str, *, consolidate: bool = True) -> extension.Documents:
         """Return the metadata of a node by key; none if there is no such node.
 
         Those of a group have consolidated metadata if `consolidate` says so. Raise if the node
@@ -265,7 +251,7 @@ class Nodes:
         """Return all readable nodes at and below a group; None if they cannot be found."""
         start = len(paths.prefix(self.path))
         try:
-            found = [*walk_nodes(location, node, whole=False)]
+            found = [*extension.walk_nodes(location, node, whole=False)]
         except InvalidMetadata:  # it is too deep
             return None
         except StoreError:
@@ -319,7 +305,7 @@ class Nodes:
         with error_context(where):
             self.goal.check_name(path)
             shown: Node
-            if isinstance(node, ArrayModel):
+            if isinstance(node, extension.ArrayModel):
                 shown = self._adapted(location, path, node).model
             else:
                 same = location.format.name == self.goal.name
@@ -327,7 +313,7 @@ class Nodes:
             written = self.goal.write(path, shown)
         return shown, {key: text for key, text in written.items() if text is not None}
 
-    def _adapted(self, location: Location, path: str, node: ArrayModel) -> ViewedArray:
+    def _adapted(self, location: Location, path: str, node: extension.ArrayModel) -> ViewedArray:
         prefix = location.format.chunk_prefix(location.path)
         source = BoundArray(location.store, location.path, prefix, node)
         source.check()
@@ -353,7 +339,7 @@ class Nodes:
         nodes: Mapping[str, Node | OmnizarrError],
     ) -> dict[str, bytes]:
         """Return consolidated metadata by key, without nodes that cannot be shown."""
-        key = consolidated.key(self.goal, path)
+        key = extension.consolidated.key(self.goal, path)
         hidden: str | None = None
         inside: list[tuple[str, dict[str, bytes]]] = []
         for at, node in nodes.items():
@@ -367,7 +353,9 @@ class Nodes:
             below = at[len(paths.prefix(path)) :]
             inside.append((below, {paths.name(name): text for name, text in documents.items()}))
         inside.sort(key=lambda item: paths.prefix(item[0]))
-        return {key: b"".join(consolidated.parts(self.goal, group, inside))} if key else {}
+        return (
+            {key: b"".join(extension.consolidated.parts(self.goal, group, inside))} if key else {}
+        )
 
     # Arrays
 
@@ -403,7 +391,7 @@ class Nodes:
             checked[path] = array
         return array
 
-    def _bind(self, path: str, node: ArrayModel) -> ViewedArray:
+    def _bind(self, path: str, node: extension.ArrayModel) -> ViewedArray:
         location = (self._start or self.open()).child(path)
         with error_context(f"{location} cannot be shown as zarr {self.goal.name}"):
             self.goal.check_name(path)
@@ -411,7 +399,7 @@ class Nodes:
 
     def _search(
         self, start: Location, above: list[str]
-    ) -> tuple[tuple[str, ArrayModel] | None, Mapping[str, bytes]]:
+    ) -> tuple[tuple[str, extension.ArrayModel] | None, Mapping[str, bytes]]:
         """Return the array among some paths, and its metadata; raise if it cannot be read."""
         possible = [
             path for path in above if start.child(path).path == paths.join(start.path, path)
@@ -429,7 +417,7 @@ class Nodes:
             except OmnizarrError as e:
                 failure = failure or e
                 continue
-            if isinstance(node, ArrayModel):
+            if isinstance(node, extension.ArrayModel):
                 return (path, node), own
         if failure is not None:
             raise failure

@@ -8,20 +8,10 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
+from omnizarr import extension
 from omnizarr.bulk.view_as.nodes import Coords, Nodes, ViewedArray
 from omnizarr.errors import InvalidArgument
-from omnizarr.extension import (
-    StorageIdentity,
-    Store,
-    by_name,
-    check_prefix,
-    consolidated,
-    paths,
-    resolve_store_path,
-    stores,
-    traits,
-    value_digest,
-)
+from omnizarr.extension import check_prefix, consolidated, paths, stores, traits, value_digest
 
 Names: TypeAlias = list[str]  # inside the class `list` is a method
 Values: TypeAlias = list[bytes | None]
@@ -63,7 +53,7 @@ def view_as(
         >>> oz.open(view)[...]
         array([1, 2, 3, 4], dtype=int32)
     """
-    inner, start = resolve_store_path(store, path, "r", storage_options)
+    inner, start = extension.resolve_store_path(store, path, "r", storage_options)
     return ViewStore(inner, zarr_format, start)
 
 
@@ -75,8 +65,8 @@ class ViewStore(stores.operations.NeverWritten):
     list_prefix: Callable[[str], Iterator[str]]
     list_dir: Callable[[str], tuple[Names, Names]]
 
-    def __init__(self, inner: Store, zarr_format: int | str = 3, path: str = "") -> None:
-        goal = by_name(zarr_format)
+    def __init__(self, inner: extension.Store, zarr_format: int | str = 3, path: str = "") -> None:
+        goal = extension.by_name(zarr_format)
         if consolidated.key(goal, "") is None:
             raise InvalidArgument(f"a view has zarr_format 2 or 3, got {zarr_format!r}")
         self.inner = inner
@@ -256,7 +246,7 @@ class ViewStore(stores.operations.NeverWritten):
         """Close the store below, if it can be closed."""
         stores.wrappers.close_store(self.inner)
 
-    def identity(self, prefix: str = "") -> StorageIdentity:
+    def identity(self, prefix: str = "") -> extension.StorageIdentity:
         """Return the identity of the storage that the view is made from."""
         return stores.storage_identity(self.inner, paths.prefix(self.path) + prefix)
 
