@@ -15,18 +15,8 @@ from omnizarr.concurrency import fork
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY, Retry, TransientError, take_retry
 from omnizarr.errors import InvalidArgument, MissingModule, StoreError, WrongType
-from omnizarr.stores import identity, tracing
-from omnizarr.stores.base import (
-    Bytes,
-    Entry,
-    ListedStore,
-    Names,
-    Range,
-    Requests,
-    Values,
-    flat,
-    redact_urls,
-)
+from omnizarr.stores import base, identity, tracing
+from omnizarr.stores.base import Bytes, Entry, Names, Range, Requests, Values, flat, redact_urls
 from omnizarr.stores.byte_ranges import each_in_parallel, fetch_together
 from omnizarr.stores.local.atomic_files import remove_empty
 from omnizarr.stores.local.store import LocalStore
@@ -38,7 +28,7 @@ Errors: TypeAlias = tuple[type[Exception], ...]
 ABSENT: Errors = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
-class FsspecStore(ListedStore):
+class FsspecStore(base.ListedStore):
     """The files below a path in a file system of fsspec.
 
     An asynchronous file system is used by its blocking calls. Others may not be thread-safe, so

@@ -31,19 +31,8 @@ from omnizarr.concurrency.retry import (
     take_retry,
 )
 from omnizarr.errors import InvalidArgument, StoreError, descriptor_shortage, known_names
-from omnizarr.stores import curl, identity, tracing
-from omnizarr.stores.base import (
-    Entry,
-    Names,
-    Range,
-    Requests,
-    Traits,
-    Values,
-    VersionedValue,
-    is_web_page,
-    redact_url,
-    redact_urls,
-)
+from omnizarr.stores import base, curl, identity, tracing
+from omnizarr.stores.base import Range, Requests, Traits, VersionedValue, is_web_page, redact_url
 from omnizarr.stores.byte_ranges import Speed, fetch_together
 from omnizarr.stores.object import obstore
 from omnizarr.stores.operations import NeverWritten, check_key
@@ -121,7 +110,7 @@ class HTTPStore(NeverWritten):
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         return self._value(key, range)[0]
 
-    def get_many(self, requests: Requests) -> Values:
+    def get_many(self, requests: Requests) -> base.Values:
         return [data for data, _ in self.get_many_versioned(requests)]
 
     def get_many_versioned(self, requests: Requests) -> list[VersionedValue]:
@@ -186,16 +175,16 @@ class HTTPStore(NeverWritten):
     def generation(self, key: str) -> str | None:
         return _generation(self._value(key, None, "HEAD")[1])
 
-    def _list_entries(self, prefix: str) -> Iterator[Entry]:
+    def _list_entries(self, prefix: str) -> Iterator[base.Entry]:
         keys, prefixes = self._list_dir(prefix)
-        yield from map(Entry, keys, keys.values())
+        yield from map(base.Entry, keys, keys.values())
         for inner in prefixes:
             yield from self._list_entries(inner)
 
-    def _list_dir(self, prefix: str) -> tuple[dict[str, int | None], Names]:
+    def _list_dir(self, prefix: str) -> tuple[dict[str, int | None], base.Names]:
         """Return keys, with sizes, and prefixes one level down, from a server that offers it."""
         keys: dict[str, int | None] = {}
-        prefixes, after = Names(), ""
+        prefixes, after = base.Names(), ""
         where = f"{self._base}/{quote(prefix)}{self._query or '?'}&list&after="
 
         def ask() -> bytes | None:
@@ -310,7 +299,7 @@ class HTTPStore(NeverWritten):
             vars(self).update({name: getattr(self, f"_{name}") for name in _LISTING})
         if not status:
             # Without a descriptor the next attempt comes when those of other requests are free.
-            why = descriptor_shortage() or redact_urls(response.reason)
+            why = descriptor_shortage() or base.redact_urls(response.reason)
             raise TransientError(f"no response from the server, or not all of it: {why}")
         if request.method == "GET":
             self.speed.note(response.seconds, len(response.data))

@@ -23,22 +23,8 @@ from omnizarr.errors import (
     raised_by_system,
 )
 from omnizarr.model.paths import is_ours
-from omnizarr.stores import leases
-from omnizarr.stores.base import (
-    Bytes,
-    Closeable,
-    Entry,
-    GetMany,
-    HasSizes,
-    ListsEntries,
-    LockKind,
-    Range,
-    Requests,
-    SetsIf,
-    Store,
-    flat,
-    traits,
-)
+from omnizarr.stores import base, leases
+from omnizarr.stores.base import Bytes, Entry, GetMany, HasSizes, LockKind, SetsIf, Store, traits
 
 _ROOM = 100  # bytes of the names of a stage and of chunks
 _BATCH = 1000  # keys whose sizes are requested at a time
@@ -49,7 +35,7 @@ T = TypeVar("T")
 # Reading
 
 
-def get_many(store: Store, requests: Requests) -> list[bytes | None]:
+def get_many(store: Store, requests: base.Requests) -> list[bytes | None]:
     """Return values, or parts of them, in the order of the requests; None for missing keys."""
     many: GetMany | None = getattr(store, "get_many", None)  # faster than isinstance
     return [store.get(*request) for request in requests] if many is None else many(requests)
@@ -85,7 +71,7 @@ def get_partial_values(
     store: Store, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]
 ) -> list[bytes | None]:
     """Return what `get_many` does; requests are the draft's, ``(key, (start, length))``."""
-    return get_many(store, [(key, Range(*range)) for key, range in key_ranges])
+    return get_many(store, [(key, base.Range(*range)) for key, range in key_ranges])
 
 
 def sizes(store: Store, keys: Iterable[str]) -> dict[str, int]:
@@ -139,7 +125,7 @@ def set_partial_values(store: Store, parts: Iterable[tuple[str, int, Bytes]]) ->
     by_key: dict[str, list[tuple[int, Bytes]]] = {}
     for key, start, value in parts:
         check_offset(check_key(key), start)
-        part = flat(value)
+        part = base.flat(value)
         if len(part):
             by_key.setdefault(key, []).append((start, part))
     for key, pieces in by_key.items():
@@ -313,7 +299,7 @@ def list_prefix(store: Store, prefix: str) -> Iterator[str]:
 
 def list_sizes(store: Store, prefix: str) -> Iterator[tuple[str, int]]:
     """Yield all keys below a prefix with the bytes of their values, if these can be read."""
-    if isinstance(store, ListsEntries):
+    if isinstance(store, base.ListsEntries):
         entries = list_entries(store, prefix)
     else:
         entries = map(Entry, list_prefix(store, prefix))
@@ -327,7 +313,7 @@ def list_sizes(store: Store, prefix: str) -> Iterator[tuple[str, int]]:
 def list_entries(store: Store, prefix: str) -> Iterator[Entry]:
     """Yield what a store knows of the values below a prefix, if these can be read."""
     check_prefix(prefix)
-    if isinstance(store, ListsEntries):
+    if isinstance(store, base.ListsEntries):
         yield from store.list_entries(prefix)
     elif isinstance(store, HasSizes):
         yield from (Entry(key, size) for key, size in list_sizes(store, prefix))
@@ -428,7 +414,7 @@ def check_writable(store: Store) -> None:
         raise ReadOnly(f"{store!r} is read-only; to write, {how}")
 
 
-class NeverWritten(Closeable):
+class NeverWritten(base.Closeable):
     """Base of stores that nothing can be written to: their `traits` say what to do instead."""
 
     read_only = True

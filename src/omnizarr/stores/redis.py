@@ -21,27 +21,9 @@ from omnizarr.concurrency import fork
 from omnizarr.concurrency.fork import Usage
 from omnizarr.concurrency.retry import MAY_BE_DONE, AnswerLost, Retry, superseded
 from omnizarr.errors import InvalidName, MissingModule, StoreError
-from omnizarr.stores import identity, tracing
-from omnizarr.stores.base import (
-    Bytes,
-    ListedStore,
-    Names,
-    Range,
-    Requests,
-    Traits,
-    Values,
-    VersionedValue,
-    flat,
-    redact_url,
-)
-from omnizarr.stores.operations import (
-    check_key,
-    check_offset,
-    check_prefix,
-    check_writable,
-    named,
-    translated_errors,
-)
+from omnizarr.stores import base, identity, operations, tracing
+from omnizarr.stores.base import Bytes, Names, Range, Requests, Traits, Values, flat, redact_url
+from omnizarr.stores.operations import check_key, check_writable, named, translated_errors
 
 try:
     import redis
@@ -69,7 +51,7 @@ _GET_VERSIONED = (
 )
 
 
-class RedisStore(ListedStore):
+class RedisStore(base.ListedStore):
     """The keys of a Redis database that start with a prefix.
 
     Messages do not contain passwords of the URL.
@@ -194,7 +176,7 @@ class RedisStore(ListedStore):
     def generation(self, key: str) -> str | None:
         return self.get_versioned(key, Range(0, 0))[1]
 
-    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
+    def get_versioned(self, key: str, range: Range | None = None) -> base.VersionedValue:
         name, part = self._name(key), range or Range()
         value, digest = self._call(
             "read", key, lambda client: client.eval(_GET_VERSIONED, 1, name, *_bounds(part))
@@ -213,7 +195,7 @@ class RedisStore(ListedStore):
     def set_partial(self, key: str, start: int, value: Bytes) -> None:
         check_writable(self)
         name, data = self._name(key), bytes(flat(value))
-        check_offset(key, start)
+        operations.check_offset(key, start)
         self._call("write", key, lambda client: client.setrange(name, start, data), len(data))
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
@@ -254,7 +236,7 @@ class RedisStore(ListedStore):
     # Listing
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        check_prefix(prefix)
+        operations.check_prefix(prefix)
         pattern = re.sub(r"([*?\[\]\\^-])", r"\\\1", f"{self.prefix}:{prefix}") + "*"
 
         def scan(client: redis.Redis) -> set[str]:  # which may give a key twice

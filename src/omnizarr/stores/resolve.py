@@ -18,15 +18,7 @@ from urllib.parse import unquote
 from omnizarr import registry
 from omnizarr.concurrency.cache import cached
 from omnizarr.errors import InvalidArgument, StoreError, known_names
-from omnizarr.stores.base import (
-    Bytes,
-    Closeable,
-    Range,
-    Store,
-    redact_url,
-    redact_urls,
-    traits,
-)
+from omnizarr.stores.base import Bytes, Closeable, Range, Store, redact_url, redact_urls, traits
 from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.memory import MemoryStore

@@ -20,31 +20,9 @@ from weakref import WeakSet, WeakValueDictionary
 
 from omnizarr.concurrency.fork import Usage, gate
 from omnizarr.errors import StoreError, descriptor_shortage
-from omnizarr.stores import identity
-from omnizarr.stores.base import (
-    Bytes,
-    KeyChanges,
-    ListedStore,
-    ListKeys,
-    Names,
-    Range,
-    Requests,
-    Traits,
-    Values,
-    VersionedValue,
-    absolute_path,
-    flat,
-    split_path,
-    value_digest,
-)
-from omnizarr.stores.operations import (
-    check_key,
-    check_prefix,
-    check_writable,
-    list_level,
-    named,
-    translated_errors,
-)
+from omnizarr.stores import base, identity, operations
+from omnizarr.stores.base import Bytes, ListKeys, Names, Range, Traits, Values, flat, value_digest
+from omnizarr.stores.operations import check_key, check_prefix, check_writable, list_level, named
 
 Use: TypeAlias = Literal["read", "snapshot", "change", "create"]  # of a transaction
 _PAGE = 10_000  # keys of a listing that are in memory at a time
@@ -71,7 +49,7 @@ class Transaction:
         return itertools.takewhile(lambda key: key.startswith(prefix), keys)
 
 
-class TransactionStore(ListedStore, ABC):
+class TransactionStore(base.ListedStore, ABC):
     """The rows of a database in a file or folder, which need not exist yet."""
 
     traits = Traits(low_latency=True)
@@ -81,7 +59,7 @@ class TransactionStore(ListedStore, ABC):
     def __init__(
         self, path: str | os.PathLike[str], read_only: bool, options: dict[str, Any]
     ) -> None:
-        self.path = absolute_path(path)
+        self.path = base.absolute_path(path)
         self.read_only = read_only
         self.options = options
         self._usage = Usage()
@@ -89,7 +67,7 @@ class TransactionStore(ListedStore, ABC):
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> Self:
         """Return the store of a URL such as ``sqlite://path/to/file``."""
-        return cls("".join(split_path(url)), read_only=read_only, **options)
+        return cls("".join(base.split_path(url)), read_only=read_only, **options)
 
     @abstractmethod
     def _begin(self, use: Use) -> AbstractContextManager[Transaction]:
@@ -106,7 +84,7 @@ class TransactionStore(ListedStore, ABC):
         errors = (*self.errors, OSError)
         with (
             gate,
-            translated_errors(verb, named(keys), self, errors),
+            operations.translated_errors(verb, named(keys), self, errors),
             self._usage,
             self._begin(use) as rows,
         ):
@@ -114,7 +92,7 @@ class TransactionStore(ListedStore, ABC):
 
     # Reading
 
-    def get_many(self, requests: Requests) -> Values:
+    def get_many(self, requests: base.Requests) -> Values:
         asked = [(check_key(key), range) for key, range in requests]
         keys = (key for key, _ in asked)
         with self._transaction("read", keys, "snapshot" if len(asked) > 1 else "read") as rows:
@@ -128,7 +106,7 @@ class TransactionStore(ListedStore, ABC):
     def generation(self, key: str) -> str | None:
         return value_digest(self.get(key))
 
-    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
+    def get_versioned(self, key: str, range: Range | None = None) -> base.VersionedValue:
         value = self.get(key)
         part = value if value is None or range is None else range.of(value)
         return part, value_digest(value)
@@ -169,7 +147,7 @@ class TransactionStore(ListedStore, ABC):
         with self._transaction("erase", [prefix], "change") as rows:
             rows.erase([*rows.below(prefix)])
 
-    def change_keys(self, find: Callable[[ListKeys], KeyChanges | None]) -> bool:
+    def change_keys(self, find: Callable[[ListKeys], base.KeyChanges | None]) -> bool:
         check_writable(self)
         with self._transaction("change", ["keys"], "create") as rows:
             changes = find(lambda prefix: [*rows.below(prefix)])

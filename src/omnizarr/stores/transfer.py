@@ -24,17 +24,11 @@ from typing import Any, Literal, TypeAlias
 from omnizarr import config
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.errors import StoreError
+from omnizarr.stores import operations
 from omnizarr.stores.base import Entry, Range, Store, traits
 from omnizarr.stores.byte_ranges import ConsistentReader, ValueReplaced
 from omnizarr.stores.local.atomic_files import _files, status_of_files
-from omnizarr.stores.operations import (
-    direct_file_root,
-    file_root,
-    get_many,
-    set_many,
-    sizes,
-    snapshot,
-)
+from omnizarr.stores.operations import direct_file_root, file_root, get_many, set_many, snapshot
 
 PART = 2**24  # bytes of a large value that are in memory at a time
 STREAMED = 2**26  # bytes; a smaller value is copied as a whole
@@ -218,7 +212,7 @@ class ValueCopy:
         if entry_of is not None:
             found = [entry_of(self.end + entry.key) for entry in entries]
             return [None if e is None else e._replace(key=e.key[len(self.end) :]) for e in found]
-        known = sizes(self.target, [self.end + entry.key for entry in entries])
+        known = operations.sizes(self.target, [self.end + entry.key for entry in entries])
         found = [Entry(entry.key, known.get(self.end + entry.key)) for entry in entries]
         return [None if entry.size is None else entry for entry in found]
 

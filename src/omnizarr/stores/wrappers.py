@@ -15,21 +15,8 @@ from omnizarr.concurrency import fork
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import Overtaken, retry_conflicts
 from omnizarr.errors import InvalidArgument
-from omnizarr.stores import operations
-from omnizarr.stores.base import (
-    Bytes,
-    Closeable,
-    Entry,
-    LockKind,
-    Names,
-    Range,
-    Requests,
-    Store,
-    Values,
-    Versioned,
-    VersionedValue,
-    traits,
-)
+from omnizarr.stores import base, operations
+from omnizarr.stores.base import Bytes, Entry, Names, Range, Requests, Store, Values, VersionedValue
 from omnizarr.stores.identity import StorageIdentity, key_digest, storage_identity, unique_key
 from omnizarr.stores.leases import Lease
 from omnizarr.stores.memory import MemoryStore
@@ -52,7 +39,7 @@ _SAME = (
 )
 
 
-class WrapperStore(Closeable):
+class WrapperStore(base.Closeable):
     """Passes everything on to `inner`, and has the abilities that `inner` has.
 
     A subclass may change keys (`_to_inner` and `_from_inner`), or see every call (`_call`). One
@@ -66,19 +53,19 @@ class WrapperStore(Closeable):
 
     def __init__(self, inner: Store, *, read_only: bool | None = None) -> None:
         self.inner: Any = inner
-        self.traits = traits(inner).behind_wrapper()
+        self.traits = base.traits(inner).behind_wrapper()
         self.read_only = inner.read_only if read_only is None else read_only or inner.read_only
         self._bind()
 
     def _bind(self) -> None:
         """Give this object the optional methods that the inner store has, and no others."""
         kind = type(self)
-        base = next(each for each in kind.__mro__ if "_covers_all" in vars(each))
+        covers_all = next(each for each in kind.__mro__ if "_covers_all" in vars(each))
         own = {
             name
             for names in _SAME
             for name in names
-            if getattr(kind, name, None) is not getattr(base, name, None)
+            if getattr(kind, name, None) is not getattr(covers_all, name, None)
         }
         self._left_out = {name for names in _SAME if own & {*names} for name in names} - own
         offered = [name for name in (*_READING, *_WRITING) if hasattr(self.inner, name)]
@@ -184,7 +171,7 @@ class WrapperStore(Closeable):
         self.inner.check_new_key(self._to_inner(key))
 
     def _lock_keys(
-        self, prefix: str, keys: Iterable[str], kind: LockKind
+        self, prefix: str, keys: Iterable[str], kind: base.LockKind
     ) -> AbstractContextManager[None]:
         operations.check_writable(self)
         return operations.lock(self.inner, self._to_inner(prefix), map(self._to_inner, keys), kind)
@@ -291,7 +278,7 @@ class LeasedStore(WrapperStore):
         super().__init__(inner)
         self._lease = lease
         lease.checked = True
-        mine = traits(inner)
+        mine = base.traits(inner)
         self.traits = replace(
             self.traits, low_latency=mine.low_latency, sends_values=mine.sends_values
         )
@@ -378,7 +365,7 @@ class CacheStore(WrapperStore):
         validate: bool = True,
     ) -> None:
         inner = resolve(inner)
-        if validate and not isinstance(inner, Versioned):
+        if validate and not isinstance(inner, base.Versioned):
             raise InvalidArgument(
                 f"{inner!r} cannot tell whether a value has changed; give validate=False if its"
                 " values never change"

@@ -27,23 +27,8 @@ from omnizarr.concurrency import file_locks
 from omnizarr.concurrency.retry import retry_on_emfile
 from omnizarr.errors import InvalidArgument, StoreError, raised_by_system
 from omnizarr.model.paths import is_ours
-from omnizarr.stores.base import (
-    Bytes,
-    Entry,
-    GetMany,
-    LeadsOutside,
-    ListedStore,
-    LockKind,
-    Names,
-    Range,
-    Requests,
-    Store,
-    Traits,
-    Values,
-    VersionedValue,
-    absolute_path,
-    split_path,
-)
+from omnizarr.stores import base
+from omnizarr.stores.base import Bytes, Entry, Names, Range, Requests, Store, Values, split_path
 from omnizarr.stores.identity import StorageIdentity, directory
 from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local.atomic_files import _files, replace_file
@@ -101,7 +86,7 @@ class OpenFile:
         os.close(self._descriptor)
 
 
-class LocalStore(ListedStore):
+class LocalStore(base.ListedStore):
     """The files below a directory, which need not exist yet.
 
     Args:
@@ -119,7 +104,7 @@ class LocalStore(ListedStore):
     _flags = _FLAGS  # with which values are opened
     enclosure: str | None = None  # the real folder that no link may lead out of
 
-    traits = Traits(low_latency=True, cheap_requests=True)
+    traits = base.Traits(low_latency=True, cheap_requests=True)
     read_only = False
 
     def __init__(self, root: str | os.PathLike[str], *, read_only: bool = False) -> None:
@@ -127,7 +112,7 @@ class LocalStore(ListedStore):
         if os.sep == "/" and text[:1] == "/" != text[-1:] and text.isprintable() and text.isascii():
             self._start = text + "/"
         else:
-            self._start = os.path.join(absolute_path(text), "")
+            self._start = os.path.join(base.absolute_path(text), "")
         self.read_only = read_only
 
     @cached_property
@@ -178,7 +163,7 @@ class LocalStore(ListedStore):
         check_key(key)
         path = self._start + (key if os.sep == "/" else key.replace("/", os.sep))
         if self.enclosure is not None and not atomic_files.is_inside(path, self.enclosure):
-            raise LeadsOutside(
+            raise base.LeadsOutside(
                 f"{path!r} is a symbolic link, or below one, that leads out of the served folder,"
                 " which is not followed; serve it with --follow-links (follow_links=True), or"
                 " replace the link by its target"
@@ -203,7 +188,7 @@ class LocalStore(ListedStore):
     def generation(self, key: str) -> str | None:
         return self._apply_to_file(key, lambda path: _generation(os.stat(path)))
 
-    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
+    def get_versioned(self, key: str, range: Range | None = None) -> base.VersionedValue:
         found = self._apply_to_file(
             key, lambda path: atomic_files.read_file(path, range, self._flags)
         )
@@ -242,7 +227,7 @@ class LocalStore(ListedStore):
         return found
 
     @contextlib.contextmanager
-    def snapshot(self) -> Iterator[GetMany]:
+    def snapshot(self) -> Iterator[base.GetMany]:
         """Return a `get_many` whose values stay as they were at their first read."""
         opened: dict[str, int] = {}
 
@@ -308,7 +293,7 @@ class LocalStore(ListedStore):
                 os.close(descriptor)
 
     def lock_keys(
-        self, prefix: str, keys: Iterable[str], kind: LockKind
+        self, prefix: str, keys: Iterable[str], kind: base.LockKind
     ) -> contextlib.AbstractContextManager[None]:
         check_writable(self)
         names = [key[len(prefix) :] for key in keys]

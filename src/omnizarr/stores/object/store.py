@@ -30,21 +30,8 @@ from omnizarr.concurrency.retry import (
     take_retry,
 )
 from omnizarr.errors import InvalidName, StoreError, descriptor_shortage
-from omnizarr.stores import curl, identity, tracing
-from omnizarr.stores.base import (
-    Bytes,
-    Entry,
-    ListedStore,
-    Names,
-    Range,
-    Requests,
-    Traits,
-    Values,
-    VersionedValue,
-    flat,
-    is_web_page,
-    redact_urls,
-)
+from omnizarr.stores import base, curl, identity, tracing
+from omnizarr.stores.base import Bytes, Entry, Names, Range, Requests, Traits, VersionedValue, flat
 from omnizarr.stores.byte_ranges import Speed, fetch_together
 from omnizarr.stores.object import obstore
 from omnizarr.stores.object.bucket import Bucket
@@ -96,7 +83,7 @@ def reason_of(error: Exception) -> str:
     """Return the reason of an error in one line without secrets."""
     text = str(error).partition("\n\nDebug source")[0]
     code = CODE.search(text)
-    line = redact_urls(text.partition("\n")[0].partition(": <")[0])
+    line = base.redact_urls(text.partition("\n")[0].partition(": <")[0])
     return f"{line} ({code[1]})" if code is not None else line
 
 
@@ -151,7 +138,7 @@ class _Listing:
             raise StoreError("listing was interrupted and cannot go on; list again")
 
 
-class ObjectStore(ListedStore):
+class ObjectStore(base.ListedStore):
     """The objects of a bucket below a prefix."""
 
     _copies_share_values = True
@@ -197,7 +184,7 @@ class ObjectStore(ListedStore):
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         return self._read(key, range)[0]
 
-    def get_many(self, requests: Requests) -> Values:
+    def get_many(self, requests: Requests) -> base.Values:
         found = fetch_together(partial(self._fetch_each, versioned=False), list(requests))
         return [data for data, _ in found]
 
@@ -260,7 +247,7 @@ class ObjectStore(ListedStore):
             part = None
         if status != (200 if part is None else 206):
             return None
-        if is_web_page(headers.get("content-type"), data, 0 if part is None else part.start):
+        if base.is_web_page(headers.get("content-type"), data, 0 if part is None else part.start):
             return None
         with suppress(TransientError):
             if part is not None:
@@ -509,7 +496,7 @@ class ObjectStore(ListedStore):
             except BaseException as e:
                 if type(e).__module__ != "pyo3_runtime":  # a panic of the client, no Exception
                     raise
-                raise StoreError(f"the client failed: {redact_urls(str(e))}") from None
+                raise StoreError(f"the client failed: {base.redact_urls(str(e))}") from None
             finally:
                 sizes = {"received_bytes": size, "sent_bytes": sent_bytes}
                 tracing.request(self, f"{verb} {key!r}", began, **sizes)

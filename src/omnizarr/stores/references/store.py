@@ -19,22 +19,8 @@ from urllib.parse import unquote, urlsplit
 
 from omnizarr import config
 from omnizarr.errors import InvalidArgument, NodeNotFound, StoreError, TargetError
-from omnizarr.stores import identity, operations
-from omnizarr.stores.base import (
-    ListedStore,
-    Names,
-    Range,
-    Requests,
-    Store,
-    Traits,
-    Values,
-    Versioned,
-    VersionedValue,
-    absolute_path,
-    redact_url,
-    split_path,
-    value_digest,
-)
+from omnizarr.stores import base, identity, operations
+from omnizarr.stores.base import Names, Range, Requests, Store, Values, redact_url, value_digest
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import NeverWritten, check_key, check_prefix, is_key
@@ -234,7 +220,7 @@ def shown_url(text: str) -> str:
     return redact_url(text) if "://" in text else text
 
 
-class ReferenceStore(NeverWritten, ListedStore):
+class ReferenceStore(NeverWritten, base.ListedStore):
     """The keys of kerchunk references.
 
     `references` is the path or URL of a JSON file, or of a folder of Parquet files, or a dictionary
@@ -244,7 +230,7 @@ class ReferenceStore(NeverWritten, ListedStore):
     {"anonymous": True}}``; `storage_options` apply to the references themselves.
     """
 
-    traits = Traits(
+    traits = base.Traits(
         to_write="copy the data: omnizarr convert REFERENCES NEW.zarr; references are never written"
     )
 
@@ -276,11 +262,11 @@ class ReferenceStore(NeverWritten, ListedStore):
         where = where.removeprefix(PREFIX).rstrip("/")
         query = ""
         if where.startswith("file:"):
-            where = "".join(split_path(where))
+            where = "".join(base.split_path(where))
         if "://" not in where:
             if options:
                 raise StoreError(f"storage_options {sorted(options)} are for URLs, got {where!r}")
-            self._path = where = absolute_path(where)
+            self._path = where = base.absolute_path(where)
             folder, _, name = where.rpartition(os.sep)
             store: Store = LocalStore(folder or os.sep, read_only=True)
         else:
@@ -352,7 +338,7 @@ class ReferenceStore(NeverWritten, ListedStore):
     def generation(self, key: str) -> str | None:
         return self.get_versioned(key, Range(0, 0))[1]
 
-    def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
+    def get_versioned(self, key: str, range: Range | None = None) -> base.VersionedValue:
         reference = self._references.find(check_key(key))
         if not isinstance(reference, ReferenceTarget):
             value = reference if reference is None or range is None else range.of(reference)
@@ -360,7 +346,7 @@ class ReferenceStore(NeverWritten, ListedStore):
         store, at = self._targets.locate(reference.url, key)
         part, found = reference.part(range), None
         with _reading_target():
-            if isinstance(store, Versioned):
+            if isinstance(store, base.Versioned):
                 data, found = store.get_versioned(at, part)
             else:
                 data = store.get(at, part)

@@ -18,22 +18,8 @@ from typing import Any, Literal, TypeAlias
 
 from omnizarr.concurrency.fork import Usage
 from omnizarr.errors import InvalidArgument, StoreError
-from omnizarr.stores import identity, operations
-from omnizarr.stores.base import (
-    Bytes,
-    ListedStore,
-    LockKind,
-    Names,
-    Range,
-    Requests,
-    Store,
-    Traits,
-    Values,
-    VersionedValue,
-    absolute_path,
-    flat,
-    split_path,
-)
+from omnizarr.stores import base, identity, operations
+from omnizarr.stores.base import Bytes, Names, Range, Requests, Store, Traits, VersionedValue, flat
 from omnizarr.stores.zip.archive import (
     Archive,
     ByteSource,
@@ -48,7 +34,7 @@ from omnizarr.stores.zip.records import DEFLATED, LOCAL, STORED, TAIL, ZipEntry,
 Mode: TypeAlias = Literal["r", "a", "r+", "w", "w-", "x"]
 
 
-class ZipStore(ListedStore):
+class ZipStore(base.ListedStore):
     """The entries of a ZIP file.
 
     Args:
@@ -84,7 +70,7 @@ class ZipStore(ListedStore):
             raise InvalidArgument(f"compression must be 0 or 8 (deflated), got {compression!r}")
         if read_only and mode in ("w", "w-", "x"):
             raise InvalidArgument(f"mode {mode!r} creates an archive; it cannot be read_only")
-        self.path = absolute_path(path)
+        self.path = base.absolute_path(path)
         self.inner: Store | None = None
         self.read_only = mode == "r" if read_only is None else read_only
         self.compression = compression
@@ -105,7 +91,7 @@ class ZipStore(ListedStore):
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> ZipStore:
         """Return the store of ``zip://path/to/file``."""
-        return cls("".join(split_path(url)), mode="r" if read_only else "a", **options)
+        return cls("".join(base.split_path(url)), mode="r" if read_only else "a", **options)
 
     # Opening
 
@@ -154,7 +140,7 @@ class ZipStore(ListedStore):
 
     # Reading
 
-    def get_many(self, requests: Requests) -> Values:
+    def get_many(self, requests: Requests) -> base.Values:
         return [value for value, _ in self._get_versioned(requests)]
 
     def get_versioned(self, key: str, range: Range | None = None) -> VersionedValue:
@@ -205,7 +191,7 @@ class ZipStore(ListedStore):
                 return True
 
     def lock_keys(
-        self, prefix: str, keys: Iterable[str], kind: LockKind
+        self, prefix: str, keys: Iterable[str], kind: base.LockKind
     ) -> AbstractContextManager[None]:
         """Do nothing: no other process can write while this one does."""
         operations.check_writable(self)
