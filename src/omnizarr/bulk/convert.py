@@ -15,7 +15,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
-from omnizarr import extension, registry
+from omnizarr import errors, extension, registry
 from omnizarr.bulk.adaptation import Adapted, Options, adapt_nodes, consolidate, consolidated_groups
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of, store_options
 from omnizarr.bulk.journal import Task
@@ -23,14 +23,7 @@ from omnizarr.bulk.options import ConvertArguments, ConvertOptions, takes
 from omnizarr.bulk.output import ChangeOutput, HierarchyOutput, Output, mark_at
 from omnizarr.bulk.source_keys import source_state, warn_of_other_keys
 from omnizarr.bulk.transfer import REMOTE_BATCH, Transfer, Transferred, TransferTask, transfer_tasks
-from omnizarr.errors import (
-    CannotExpress,
-    InvalidArgument,
-    NodeExists,
-    NodeNotFound,
-    OmnizarrError,
-    StoreError,
-)
+from omnizarr.errors import CannotExpress, InvalidArgument, NodeExists, NodeNotFound, StoreError
 from omnizarr.extension import Format, Location, Node, Store, consolidated, find_node, paths, stores
 
 SHOWN = 8  # arrays that a line of a plan names
@@ -102,7 +95,7 @@ class Convert(ConvertOptions, Job[ConvertReport]):
         try:
             translate = registry.lookup("integration", "ome")
             nodes, separator = translate(start, stored, goal, self.in_place, separator)
-        except OmnizarrError:
+        except errors.OmnizarrError:
             if not self.remove_old or root_in(origin, goal) is None:
                 raise
             nodes = stored  # the rest of an image whose removal was interrupted, only compared

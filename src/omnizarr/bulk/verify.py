@@ -19,17 +19,8 @@ from operator import lt
 from typing import get_args
 
 from omnizarr import extension, registry, validate
-from omnizarr.bulk.checks import (
-    BATCH_BYTES,
-    SLAB_BYTES,
-    CheckChunks,
-    Coords,
-    Finding,
-    Kind,
-    Level,
-    VerifyReport,
-    inner_ranges,
-)
+from omnizarr.bulk import checks
+from omnizarr.bulk.checks import BATCH_BYTES, SLAB_BYTES, Coords, Finding, Kind, Level, VerifyReport
 from omnizarr.bulk.job import Job, Phase, Plan, launch
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth, Missing, VerifyArguments, VerifyOptions, takes
@@ -363,7 +354,7 @@ class KeyListing:
         if self.sample < 1 and not _is_sampled(key, self.sample):
             self._found.skipped += 1
             if all(map(lt, coords, array.grid.shape)):
-                self._found.absent -= math.prod(map(len, inner_ranges(array, coords)))
+                self._found.absent -= math.prod(map(len, checks.inner_ranges(array, coords)))
             return
         if array is not self._array:
             yield from self._end_batch()
@@ -390,7 +381,7 @@ class KeyListing:
         sizes: tuple[int, ...] | None,
         probe: bool = False,
     ) -> Task[VerifyReport]:
-        work = CheckChunks(array, keys, coords, self.depth, sizes, probe)
+        work = checks.CheckChunks(array, keys, coords, self.depth, sizes, probe)
         size = len(keys) * chunk_bytes(array)
         return Task(task_id("chunks", *keys), work, size, paths.show(array.path))
 

@@ -23,13 +23,7 @@ import numpy as np
 import zstandard
 from numcodecs import lz4, zstd
 
-from omnizarr.codecs.codec import (
-    Buffer,
-    BytesBytesCodec,
-    as_bytes_array,
-    check_memory,
-    limit_of,
-)
+from omnizarr.codecs.codec import Buffer, BytesBytesCodec, as_bytes_array, check_memory, limit_of
 
 _EXTRA = 2**20  # bytes of memory that libdeflate needs besides
 _GZIP = 31  # zlib's window for gzip

@@ -11,17 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard, TypeVar
 
+from omnizarr import errors
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import AnswerLost, Overtaken, retry_conflicts
-from omnizarr.errors import (
-    Conflict,
-    InvalidArgument,
-    InvalidName,
-    NodeChanged,
-    ReadOnly,
-    StoreError,
-    raised_by_system,
-)
+from omnizarr.errors import InvalidArgument, InvalidName, NodeChanged, StoreError, raised_by_system
 from omnizarr.model.paths import is_ours
 from omnizarr.stores import base, leases
 from omnizarr.stores.base import Bytes, Entry, GetMany, HasSizes, LockKind, SetsIf, Store, traits
@@ -411,7 +404,7 @@ def check_writable(store: Store) -> None:
     """Raise if a store is read-only."""
     if store.read_only:
         how = traits(store).to_write or "open it with mode 'r+' or 'a'"
-        raise ReadOnly(f"{store!r} is read-only; to write, {how}")
+        raise errors.ReadOnly(f"{store!r} is read-only; to write, {how}")
 
 
 class NeverWritten(base.Closeable):
@@ -480,7 +473,7 @@ def translated_errors(
     """Turn errors of a back end into a `StoreError` that says what failed; a `Conflict` stays."""
     try:
         yield
-    except Conflict:
+    except errors.Conflict:
         raise
     except kinds as e:
         if isinstance(e, TimeoutError | FileNotFoundError) and not raised_by_system(e):

@@ -17,17 +17,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from omnizarr import extension, registry
+from omnizarr import errors, extension, registry
 from omnizarr.bulk.adaptation import Adaptation, Options, adapt_array
 from omnizarr.bulk.transfer import Transfer, recode
-from omnizarr.errors import (
-    CannotExpress,
-    InvalidMetadata,
-    NodeNotFound,
-    OmnizarrError,
-    StoreError,
-    error_context,
-)
+from omnizarr.errors import CannotExpress, NodeNotFound, OmnizarrError, StoreError, error_context
 from omnizarr.extension import BoundArray, GroupModel, Location, Node, engine, paths, sizes, stores
 
 # Conventions are above this module in the layers, so OME-Zarr is found by its registered name.
@@ -252,7 +245,7 @@ class Nodes:
         start = len(paths.prefix(self.path))
         try:
             found = [*extension.walk_nodes(location, node, whole=False)]
-        except InvalidMetadata:  # it is too deep
+        except errors.InvalidMetadata:  # it is too deep
             return None
         except StoreError:
             if stores.can_list(self.store):
@@ -289,7 +282,7 @@ class Nodes:
         )
         found: dict[str, Node] = {}
         for path in every:
-            with suppress(InvalidMetadata):
+            with suppress(errors.InvalidMetadata):
                 node = location.format.read(path, documents, [])
                 if isinstance(node, GroupModel):
                     found[path] = node

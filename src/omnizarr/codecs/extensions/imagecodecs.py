@@ -37,16 +37,8 @@ from omnizarr.codecs.compressors import Zlib, content_size
 from omnizarr.codecs.numcodecs import to_bytes, within_limit
 from omnizarr.codecs.specify import plain_member
 from omnizarr.errors import InvalidMetadata, UnknownExtension, known_names
-from omnizarr.model import Named
-from omnizarr.model.node import (
-    ARRAY_TO_ARRAY,
-    ARRAY_TO_BYTES,
-    IMAGE_SHUFFLES,
-    IMAGECODECS,
-    PREFIX,
-    check_members,
-    invalid,
-)
+from omnizarr.model import Named, node
+from omnizarr.model.node import ARRAY_TO_ARRAY, IMAGECODECS, PREFIX, check_members, invalid
 
 # Members that have a default in version 3 only.
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -64,7 +56,7 @@ def bind_id(named: Named) -> Codec:
     id_ = named.name.removeprefix(PREFIX)
     if id_ in ARRAY_TO_ARRAY:
         return ImageFilter.bind(named)
-    return (ImageFormat if id_ in ARRAY_TO_BYTES else ImageCompressor).bind(named)
+    return (ImageFormat if id_ in node.ARRAY_TO_BYTES else ImageCompressor).bind(named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +191,7 @@ class ImageCompressor(_ImageCodec, BytesBytes):
         return super(ImageCompressor, cls).bind(named).for_spec(None)
 
     def encoded_size(self, size: int) -> int | None:
-        return size if self.name.removeprefix(PREFIX) in IMAGE_SHUFFLES else None
+        return size if self.name.removeprefix(PREFIX) in node.IMAGE_SHUFFLES else None
 
     def encode(self, data: Buffer) -> Buffer:
         return to_bytes(self.codec.encode(bytes(data)))

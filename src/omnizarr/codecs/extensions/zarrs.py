@@ -30,16 +30,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs import numcodecs
-from omnizarr.codecs.codec import (
-    ArrayBytesCodec,
-    Buffer,
-    Configured,
-    Kind,
-    Spec,
-    as_bytes_array,
-    limit_of,
-)
+from omnizarr.codecs import codec, numcodecs
+from omnizarr.codecs.codec import ArrayBytesCodec, Buffer, Kind, Spec, as_bytes_array, limit_of
 from omnizarr.codecs.pipeline import CodecPipeline, bind_pipeline
 from omnizarr.codecs.serializers import VlenBytes, VlenUtf8
 from omnizarr.data_types import bind as bind_type
@@ -147,7 +139,7 @@ class Vlen(ArrayBytesCodec):
 
 
 @dataclass(frozen=True, slots=True)
-class VlenV2(Configured):
+class VlenV2(codec.Configured):
     """The codec ``zarrs.vlen_v2`` (earlier ``vlen_v2``); no configuration."""
 
     name: ClassVar[str] = "zarrs.vlen_v2"
