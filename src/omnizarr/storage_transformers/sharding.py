@@ -17,28 +17,17 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
+from omnizarr import stores
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
-from omnizarr.codecs.sharding import (
-    MAX_GAP,
-    Index,
-    ShardLayout,
-    chunk_range,
-    present,
-    split_joined,
-)
+from omnizarr.codecs.sharding import MAX_GAP, Index, ShardLayout, chunk_range, present, split_joined
 from omnizarr.concurrency import key_locks
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem, error_context
 from omnizarr.model import Named
 from omnizarr.model.node import check_members, invalid
-from omnizarr.stores import Range, Store, check_writable, erase_prefix, list_prefix, sizes, traits
+from omnizarr.stores import Range, Store, check_writable, traits
 from omnizarr.stores.base import Bytes
-from omnizarr.stores.byte_ranges import (
-    ConsistentReader,
-    ValueReplaced,
-    join_ranges,
-    read_consistently,
-)
+from omnizarr.stores.byte_ranges import ConsistentReader, join_ranges, read_consistently
 
 BATCH = 256  # indexes that a listing fetches at once
 
@@ -172,7 +161,7 @@ class IndexedShards:
         values = iter(fetch([*passed.values(), *below]) if wanted else [])
         unchanged = before is not None and before == self._mark(shards)
         if below and not unchanged and not _equal(indices, self._indices(indices)):
-            raise ValueReplaced(f"{next(iter(indices))!r} in {self.store!r}")
+            raise stores.byte_ranges.ValueReplaced(f"{next(iter(indices))!r} in {self.store!r}")
         found: list[bytes | None] = [None] * len(wanted)
         for i in passed:
             found[i] = next(values)
@@ -186,7 +175,7 @@ class IndexedShards:
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         """Return the bytes of existing values by key; for chunks, from the indexes."""
         wanted = {key: self._place(key) for key in keys}
-        found = sizes(self.store, [key for key, place in wanted.items() if place is None])
+        found = stores.sizes(self.store, [key for key, place in wanted.items() if place is None])
         shards = {place[0] for place in wanted.values() if place is not None}
         indices = self._indices(shards) if shards else {}
         ranges = ((key, _range_of(place, indices)) for key, place in wanted.items())
@@ -235,7 +224,7 @@ class IndexedShards:
         if self._is_inside(prefix):
             self.change_many(dict.fromkeys(self.list_prefix(prefix)))
         else:
-            erase_prefix(self.store, prefix)
+            stores.erase_prefix(self.store, prefix)
 
     # Listing
 
@@ -245,7 +234,7 @@ class IndexedShards:
     def list_prefix(self, prefix: str) -> Iterator[str]:
         # Chunks below a prefix may be in any shard.
         below = self.prefix if self._is_inside(prefix) else prefix
-        yield from self._chunks(list_prefix(self.store, below), prefix)
+        yield from self._chunks(stores.list_prefix(self.store, below), prefix)
 
     def chunks_in(self, shard: str) -> Names:
         """Return the keys of the chunks that one shard has."""
