@@ -28,7 +28,7 @@ import omnizarr
 from benchmarks import peers
 from benchmarks.layouts import Layout, smooth, workspace
 from benchmarks.trials import stored
-from omnizarr.bulk.batches import MIXED, find_blocks, shuffle
+from omnizarr.bulk.batches import MIXED, find_blocks, make_order
 from omnizarr.bulk.tiles import chunk_axes, stored_axes
 
 SIZE = 64
@@ -81,7 +81,7 @@ class Blocks(Epoch):
         blocks = find_blocks(
             range(len(ours)), stored_axes(ours)[0], chunk_axes(ours)[0], max(1, window // MIXED)
         )
-        order = shuffle(blocks, window, 0, worker, workers)
+        order = make_order(blocks, window, 0, worker, workers)
 
         def load(number: int) -> tuple[Any, Any]:
             rows, shuffled = order.rows(number)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnizarr.bulk import batches as order
-from omnizarr.bulk.batches import Blocks, equal_blocks, find_blocks, shuffle
+from omnizarr.bulk.batches import Blocks, equal_blocks, find_blocks, make_order
 from omnizarr.chunk_grids import ListedAxis, RegularAxis
 
 
@@ -36,7 +36,7 @@ def given_rows(blocks: Blocks, window: int, seed: int, workers: int) -> list[lis
     """Return the rows of every worker in the order in which they are given."""
     found = []
     for worker in range(workers):
-        each = shuffle(blocks, window, seed, worker, workers)
+        each = make_order(blocks, window, seed, worker, workers)
         mine: list[int] = []
         for number in range(len(each.bounds) - 1):
             rows, shuffled = each.rows(number)
