@@ -8,7 +8,7 @@ its output.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +21,6 @@ import omnizarr as oz
 
 COUNT, EDGE, SIZE = 4000, 16, 64  # images, pixels along each side, images of a batch
 TORCH: Any = import_module("torch.utils.data") if find_spec("torch") else None
-DATASET: Any = object if TORCH is None else TORCH.IterableDataset
 
 
 def pictures() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
@@ -35,29 +34,14 @@ def pictures() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
     return images, labels
 
 
-class Epoch(DATASET):  # type: ignore[misc]  # PyTorch may be missing
-    """The batches of one epoch; each worker of a ``DataLoader`` reads its share of them."""
-
-    def __init__(self, images: oz.Array, labels: oz.Array, number: int) -> None:
-        self.images, self.labels, self.number = images, labels, number
-
-    def __iter__(self) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-        info = None if TORCH is None else TORCH.get_worker_info()
-        return oz.batches(
-            (self.images, self.labels),
-            SIZE,
-            seed=self.number,
-            worker=0 if info is None else info.id,
-            workers=1 if info is None else info.num_workers,
-        )
-
-
-def loaded(epoch: Epoch) -> Iterable[Any]:
+def loaded(images: oz.Array, labels: oz.Array, epoch: int) -> Iterable[Any]:
     """Return the batches of an epoch, by way of PyTorch where it is installed."""
     if TORCH is None:
-        return epoch
+        return oz.batches((images, labels), SIZE, seed=epoch)
+    dataset = import_module("omnizarr.interop.torch").BatchDataset((images, labels), SIZE, seed=0)
+    dataset.set_epoch(epoch)
     loader: Iterable[Any] = TORCH.DataLoader(
-        epoch, batch_size=None, num_workers=2, multiprocessing_context="spawn"
+        dataset, batch_size=None, num_workers=2, multiprocessing_context="spawn"
     )
     return loader
 
@@ -77,7 +61,7 @@ def main(folder: Path) -> float:
     labels = group.create_array("labels", data=classes)
     weights, seen = np.zeros(EDGE * EDGE), 0
     for number in range(4):
-        for batch, label in loaded(Epoch(images, labels, number)):
+        for batch, label in loaded(images, labels, number):
             x, y = np.asarray(batch), np.asarray(label)
             slope = predict(weights, x) - y
             weights -= 0.05 * (x.reshape(len(x), -1) / 255 - 0.35).T @ slope
