@@ -26,15 +26,7 @@ import numpy.typing as npt
 
 from omnizarr import Array, View
 from omnizarr.bulk.tiles import chunk_axes, stored_axes
-from omnizarr.bulk.windows import (
-    ChunkOf,
-    Edges,
-    Lengths,
-    Regions,
-    Windows,
-    find_windows,
-    lengths_of,
-)
+from omnizarr.bulk.windows import Axis, Edges, Lengths, Regions, Windows, find_windows
 from omnizarr.errors import InvalidArgument, WrongType
 from omnizarr.extension import (
     GridAxis,
@@ -51,6 +43,7 @@ Values: TypeAlias = npt.NDArray[Any]
 
 MIXED = 8  # blocks in a window, at least: what is stored together comes apart
 MAX_BLOCKS = 2**20
+WINDOW_BYTES = 32  # of numbers that a sample takes in memory
 
 Pick: TypeAlias = "range | Integers"
 
@@ -126,19 +119,21 @@ def batches(
     sources = several if isinstance(several, tuple) else (several,)
     nbytes = byte_size(budget, "budget") // 2
     chosen = secrets.randbits(63) if seed is None else operator.index(seed)
-    windows: Windows | None = None
+    windows = None
     if sample is None:
         if stride is not None or edges != "drop":
             raise InvalidArgument("stride and edges are those of samples; give sample, too")
         _check_sources(sources)
-        most = max(1, nbytes // max(1, sum(map(_row_bytes, sources))))
-        largest = max(sources, key=_row_bytes)
-        blocks, together = _blocks(largest, max(1, most // MIXED), shuffle), most
+        most = together = max(1, nbytes // max(1, sum(map(_row_bytes, sources))))
+        blocks = _blocks(max(sources, key=_row_bytes), max(1, most // MIXED), shuffle)
     else:
         _check_sources(sources, whole=True)
-        windows = _windows(sources, sample, stride, edges, nbytes, shuffle)
+        stored = [source for source in sources if not isinstance(source, np.ndarray)]
+        axes = _axes(max(stored or sources, key=lambda source: source.dtype.itemsize))
+        items = nbytes // max(1, sum(source.dtype.itemsize for source in sources))
+        windows = find_windows(sources[0].shape, axes, items, sample, stride, edges, shuffle)
         blocks = Blocks(windows.bounds)
-        most, together = max(1, int(blocks.bounds[-1])), windows.together
+        most, together = max(1, nbytes // WINDOW_BYTES), windows.together
     share = operator.index(worker), operator.index(workers)
     order = make_order(blocks, most, chosen, *share, together=together, shuffled=shuffle)
     names = tuple(arrays) if isinstance(arrays, Mapping) else isinstance(arrays, tuple)
@@ -146,8 +141,7 @@ def batches(
     return Batches(sources, names, order, *numbers, drop_last, windows)
 
 
-# Its number, its rows or samples in memory as they are stored, and the order in which they are
-# given.
+# Its number, its rows or samples as they are stored, and the order in which they are given.
 _Window: TypeAlias = "tuple[int, list[Values | Regions], Integers]"
 
 
@@ -308,44 +302,17 @@ def _read_box(source: Source, low: Integers, high: Integers) -> Values:
     return out
 
 
-def _windows(
-    sources: tuple[Source, ...],
-    sample: Lengths,
-    stride: Lengths | None,
-    edges: Edges,
-    nbytes: int,
-    shuffled: bool,
-) -> Windows:
-    """Return the windows of all sources, in groups that suit the one with the largest items."""
-    if edges not in ("drop", "pad"):
-        raise InvalidArgument(f"edges must be 'drop' or 'pad', got {edges!r}")
-    shape = sources[0].shape
-    stored = [source for source in sources if not isinstance(source, np.ndarray)]
-    names, chunks = _axes(max(stored or sources, key=lambda source: source.dtype.itemsize))
-    sizes = lengths_of("sample", sample, names, shape)
-    strides = sizes if stride is None else lengths_of("stride", stride, names, sizes)
-    if edges == "drop" and any(n > length > 0 for n, length in zip(sizes, shape, strict=True)):
-        raise InvalidArgument(f"a sample of {sizes} is larger than the array, of shape {shape}")
-    items = nbytes // max(1, sum(source.dtype.itemsize for source in sources))
-    return find_windows(shape, sizes, strides, edges, chunks, items, shuffled=shuffled)
-
-
-def _axes(source: Source) -> tuple[list[str | None], list[ChunkOf]]:
-    """Return the name of each axis, and a function from positions to chunks, or to themselves."""
-    if isinstance(source, np.ndarray):
-        return [None] * source.ndim, [np.asarray] * source.ndim
+def _axes(source: Source) -> list[Axis]:
+    """Return the name, chunks and start of each axis; the chunks have length 1 if unknown."""
     view = source.view[...] if isinstance(source, Array) else source
-    names, chunks = view.array.dimension_names, chunk_axes(view.array)
-    axes = view.axes or ((0, None),) * len(view.shape)  # of points nothing is known
-    runs = [isinstance(pick, range) and pick.step == 1 for _, pick in axes]
-    return [names[axis] if names and view.axes else None for axis, _ in axes], [
-        partial(_chunk_of, chunks[axis], cast(range, pick).start) if run else np.asarray
-        for (axis, pick), run in zip(axes, runs, strict=True)
-    ]
-
-
-def _chunk_of(axis: GridAxis, start: int, positions: Integers) -> Integers:
-    return np.asarray(axis.chunk_of(positions + start), np.int64)
+    if isinstance(view, np.ndarray) or view.axes is None:
+        return [(None, RegularAxis(n, 1), 0) for n in source.shape]
+    names, chunks, found = view.array.dimension_names, chunk_axes(view.array), list[Axis]()
+    for (axis, pick), length in zip(view.axes, source.shape, strict=True):
+        run = isinstance(pick, range) and pick.step == 1
+        where = (chunks[axis], pick.start) if run else (RegularAxis(length, 1), 0)
+        found.append((names[axis] if names else None, *where))
+    return found
 
 
 def _blocks(source: Source, most: int, shuffled: bool) -> Blocks:

@@ -8,7 +8,7 @@ each chunk to be decoded `MOST_DECODED` times on average, and as small as that a
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -16,13 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.errors import InvalidArgument, WrongType
-from omnizarr.extension import Integers
+from omnizarr.extension import GridAxis, Integers
 
 Edges: TypeAlias = Literal["drop", "pad"]
 Lengths: TypeAlias = "Mapping[str, int] | Sequence[int]"
-ChunkOf: TypeAlias = Callable[[Any], Any]  # the chunks that hold some positions along an axis
+Axis: TypeAlias = "tuple[str | None, GridAxis, int]"  # its name, its chunks, and where it begins
 MOST_DECODED = 1.2
 SHAPES = 2**17  # of groups that are compared, at most
+MAX_GROUPS = 2**20  # along an axis
 MIXED = (8, 4, 2, 1)  # groups in memory together: as many as that allows
 
 
@@ -70,7 +71,7 @@ class Regions:
         return out
 
 
-def lengths_of(
+def _lengths(
     what: str, given: Any, names: Sequence[str | None], default: tuple[int, ...]
 ) -> tuple[int, ...]:
     """Return a length for every axis; `default` has those of axes that are not named."""
@@ -93,22 +94,28 @@ def lengths_of(
 
 def find_windows(
     shape: tuple[int, ...],
-    sizes: tuple[int, ...],
-    strides: tuple[int, ...],
-    edges: Edges,
-    chunks: Sequence[ChunkOf],
+    layout: Sequence[Axis],
     items: int,
-    *,
+    sample: Lengths,
+    stride: Lengths | None,
+    edges: Edges,
     shuffled: bool,
 ) -> Windows:
     """Return the windows of an array in groups that cover at most `items` elements, if possible.
 
     Without shuffling, groups follow each other in C order.
     """
+    if edges not in ("drop", "pad"):
+        raise InvalidArgument(f"edges must be 'drop' or 'pad', got {edges!r}")
+    names = [name for name, _, _ in layout]
+    sizes = _lengths("sample", sample, names, shape)
+    strides = sizes if stride is None else _lengths("stride", stride, names, sizes)
+    if edges == "drop" and any(n > length > 0 for n, length in zip(sizes, shape, strict=True)):
+        raise InvalidArgument(f"a sample of {sizes} is larger than the array, of shape {shape}")
     axes: list[list[_Cuts]] = []
-    columns = [*zip(shape, sizes, strides, chunks, strict=True)]
+    columns = [*zip(shape, sizes, strides, layout, strict=True)]
     counts = [_count(length, size, stride, edges) for length, size, stride, _ in columns]
-    few = max(2, int(SHAPES ** (1 / max(1, sum(n > 1 for n in counts)))))
+    few = int(min(64, max(2, SHAPES ** (1 / max(1, sum(n > 1 for n in counts))))))
     ratio = covered = np.ones(1)
     one, ordered = np.ones(1, bool), np.ones(1, bool)
     for n, column in zip(counts, columns, strict=True):
@@ -143,23 +150,32 @@ class _Cuts:
     covered: float  # elements
 
 
-def _groups(
-    n: int, few: int, length: int, size: int, stride: int, chunk_of: ChunkOf
-) -> list[_Cuts]:
+def _groups(n: int, few: int, length: int, size: int, stride: int, axis: Axis) -> list[_Cuts]:
     """Return some ways to cut `n` windows along an axis into groups."""
-    starts = np.arange(n, dtype=np.int64) * stride
-    first, last = chunk_of(starts), chunk_of(np.minimum(starts + size, length) - 1)
-    needed = int((last - np.maximum(first, np.append(-1, last[:-1])[:n] + 1) + 1).sum())
-    aligned = np.flatnonzero(first[1:] > chunk_of(starts[1:] - 1)) + 1  # begin with a chunk
-    unit = int(aligned[0]) if len(aligned) else 1
+    _, chunks, origin = axis
+
+    def decoded(begin: Integers, end: Integers) -> Integers:
+        """Return how many chunks groups of windows need, each from a window up to another."""
+        last = np.minimum((end - 1) * stride + size, length) - 1
+        found: Integers = chunks.chunk_of(origin + last) - chunks.chunk_of(origin + begin * stride)
+        return found + 1
+
+    some = np.arange(min(n, MAX_GROUPS))
+    begins = origin + some * stride
+    first, last = chunks.chunk_of(begins), chunks.chunk_of(begins) - 1 + decoded(some, some + 1)
+    if stride <= size or n > MAX_GROUPS:
+        needed = decoded(np.zeros(1, np.int64), np.array([n]))[0]
+    else:  # chunks may lie between windows
+        needed = (last - first + 1).sum() - (last[:-1] == first[1:]).sum()
+    aligned = np.flatnonzero(first[1:] > chunks.chunk_of(begins[1:] - 1))
+    unit = int(aligned[0]) + 1 if len(aligned) else 1  # windows until one begins with a chunk
     steps = np.geomspace(1, max(1, n), few // 2).astype(np.int64)
     found: list[_Cuts] = []
     for each in sorted({*steps.tolist(), *(steps * unit).tolist(), max(1, n)}):
-        if each <= max(1, n):
+        if n <= each * MAX_GROUPS and each <= max(1, n):
             cuts = np.append(np.arange(0, n, each), n)
-            begin, end = cuts[:-1], cuts[1:] - 1
-            decoded = int((last[end] - first[begin] + 1).sum()) if n else 0
-            found.append(_Cuts(each, cuts, decoded / max(1, needed), (each - 1) * stride + size))
+            ratio = decoded(cuts[:-1], cuts[1:]).sum() / max(1, needed)
+            found.append(_Cuts(each, cuts, float(ratio), (each - 1) * stride + size))
     return found
 
 
