@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
 from playwright.sync_api import Browser, BrowserContext, expect
 
 import omnizarr as oz
@@ -352,6 +355,51 @@ def test_the_page_works_with_keys_alone(page: Viewed) -> None:
     expect(page.page.get_by_role("dialog", name="Keys")).to_be_visible()
     press("Escape")
     expect(page.page.get_by_role("dialog", name="Keys")).to_be_hidden()
+
+
+def test_keys_work_without_a_click_on_the_picture(page: Viewed) -> None:
+    page.open("#/plain/ramp?view=100.5,200.5,20")
+    page.page.keyboard.press("+")
+    page.wait_for_link(r"view=100\.5,200\.5,30(&|$)")
+    page.page.get_by_role("treeitem", name="ramp").first.focus()
+    page.page.keyboard.press("g")
+    page.wait_for_link("grid=1")
+    page.open("#/plain/long")
+    page.page.keyboard.press("+")
+    page.wait_for_link("range=")
+
+
+def test_labels_have_the_colours_that_the_file_states(
+    tmp_path: Path, window: BrowserContext
+) -> None:
+    label = {"colors": [{"label-value": 7, "rgba": [10, 200, 30, 255]}, {"label-value": 8}]}
+    attributes = {"ome": {"version": "0.5", "image-label": label}}
+    data = np.array([[7, 7, 0], [7, 7, 9]], "u2")
+    oz.create_array(tmp_path / "labels.zarr", data=data, attributes=attributes)
+    with oz.serving(tmp_path / "labels.zarr") as url, viewed(window, url) as page:
+        page.open("#/?view=0.5,0.5,40")
+        assert page.color() == (10, 200, 30)
+
+
+def test_a_map_without_colours_is_shown_in_a_perceptual_one(page: Viewed) -> None:
+    page.open("#/ocean/sst")
+    page.wait_for_link("map=viridis")
+    page.open("#/plain/ramp")
+    page.wait_for_link("map=gray")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_white_curve_can_be_seen(chromium: Browser, url: str, scheme: Any) -> None:
+    script = """async ([color, back]) => (await import("./page/colors.js")).legible(color, back)"""
+    with context(chromium, color_scheme=scheme) as window, viewed(window, url) as page:
+        page.open("#/plain/ramp")
+        back = page.page.evaluate(
+            "getComputedStyle(document.body).getPropertyValue('--back').trim()"
+        )
+        for color in ("#FFFFFF", "#000000", back, "#FFFF00", "#0000FF"):
+            found = page.page.evaluate(script, [color, back])
+            lights = [sum(int(c[i : i + 2], 16) for i in (1, 3, 5)) for c in (found, back)]
+            assert abs(lights[0] - lights[1]) > 150, (color, found)
 
 
 def test_a_telephone_shows_everything_below_each_other(chromium: Browser, url: str) -> None:

@@ -44,6 +44,19 @@ def test_many_members_come_in_pages(page: Viewed) -> None:
     expect(tree.get_by_role("treeitem", name="a249")).to_be_attached()
 
 
+def test_a_group_shows_pictures_and_a_summary_of_its_members(page: Viewed) -> None:
+    page.open("#/plain")
+    row = page.page.locator(".members tr", has_text="ramp")
+    expect(row.locator("canvas")).to_have_count(1)
+    expect(row).to_contain_text("64 × 64")
+    expect(page.page.locator(".about")).to_contain_text("arrays,")
+    damaged = page.page.locator(".members tr", has_text="damaged")
+    expect(damaged).to_contain_text("512 × 512")
+    page.open("#/")
+    image = page.page.locator(".members tr", has_text="cells")
+    expect(image.locator("canvas")).to_have_count(1)
+
+
 def test_a_link_opens_the_tree_down_to_its_node(page: Viewed) -> None:
     page.open("#/plain/ramp")
     selected = page.page.locator('[role=treeitem][aria-selected="true"]')

@@ -25,6 +25,7 @@ from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.map import open as open_map
 from omnizarr.conventions.geo.transform import Affine, read_transform, spatial_axes
 from omnizarr.conventions.ome.image import Image, OmeGroup
+from omnizarr.conventions.ome.model import default_colours
 from omnizarr.conventions.ome.rules import load
 from omnizarr.conventions.ome.versions import is_image
 from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrError, TargetError, WrongNode
@@ -35,8 +36,6 @@ Json: TypeAlias = dict[str, Any]
 MAX_COUNTED = 20_000  # chunks whose stored bytes are added up
 MAX_CELLS = 2**20  # of a map of chunks
 
-# Colours of channels that state none, as OMERO has them.
-_COLORS = ("0000FF", "00FF00", "FF0000", "FFFF00", "FF00FF", "00FFFF")
 _RGB: Json = {  # the channels of a photograph
     "labels": ["red", "green", "blue"],
     "colors": ["FF0000", "00FF00", "0000FF"],
@@ -324,12 +323,13 @@ def _channels(image: Image, axes: list[Json]) -> Json | None:
         return None
     count = axes[axis]["size"]
     found: Json = {"axis": axis, "labels": [], "colors": [], "windows": []}
-    for number, channel in enumerate([*image.channels, *[None] * count][:count]):
+    channels = [*image.channels, *[None] * count][:count]
+    colors = default_colours([(channel and channel.label) or "" for channel in channels])
+    for number, channel in enumerate(channels):
         window = (channel and channel.window) or {}
         ends = [window.get("start", window.get("min")), window.get("end", window.get("max"))]
-        color = _COLORS[number % len(_COLORS)] if count > 1 else "FFFFFF"
         found["labels"].append((channel and channel.label) or f"channel {number}")
-        found["colors"].append((channel and channel.color) or color)
+        found["colors"].append((channel and channel.color) or colors[number])
         found["windows"].append(None if None in ends else ends)
     return found
 

@@ -411,10 +411,7 @@ def _own_transform(array: Array, group: Group) -> Affine | None:
 
 
 def _from_finest(finest: Level, level: Level) -> Affine | None:
-    """Return the transform of a level, scaled from the finest.
-
-    The factor is a whole number if lengths were rounded up, and the quotient of lengths otherwise.
-    """
+    """Return the transform of a level, scaled by a whole number or by the quotient of lengths."""
     if finest.transform is None:
         return None
     factors = []

@@ -43,7 +43,6 @@ _ORDER = {"time": 0, "space": 2}
 _TYPES = {"t": "time", "time": "time", "c": "channel", "channel": "channel"}
 # Options of an image that are for its labels, too; the others depend on the type of the pixels.
 _SHARED = ("chunks", "shards", "compressors", "chunk_key_encoding")
-_COLOURS = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
 # By default, levels are added until the longest spatial axis is at most this long.
 SMALL = 256
 WINDOW_BYTES = 2**24  # read at most of each channel to find its window
@@ -266,16 +265,17 @@ def new_metadata(
     counts = [n for n, a in zip(shape, used, strict=True) if a.type == "channel"]
     if channels is not None and counts and counts[0] != len(channels):
         raise InvalidArgument(f"got {len(channels)} channels, but the data has {counts[0]}")
-    rendered = tuple(_channel(c, i) for i, c in enumerate(channels or ()))
+    colours = model.default_colours([getattr(c, "label", c) for c in channels or ()])
+    rendered = tuple(_channel(c, i, colours[i]) for i, c in enumerate(channels or ()))
     omero = None if channels is None else model.Omero(rendered)
     return model.Metadata((multiscale,), omero=omero), steps
 
 
-def _channel(label: Any, index: int) -> model.Channel:
+def _channel(label: Any, index: int, default: str) -> model.Channel:
     if isinstance(label, Mapping):
         raise InvalidArgument(f"channel {index} is {label!r}; give its label, or an ome.Channel")
     channel = label if isinstance(label, model.Channel) else model.Channel(str(label))
-    color = (channel.color or _COLOURS[index % len(_COLOURS)]).removeprefix("#")
+    color = (channel.color or default).removeprefix("#")
     if not model.is_colour(color):
         raise InvalidArgument(
             f"invalid colour {channel.color!r} of channel {channel.label!r}; use six hexadecimal"
@@ -477,10 +477,7 @@ def _set_chunks(options: Any, axes: Sequence[model.Axis], shape: Sequence[int], 
 
 
 def _kept_metadata(metadata: model.Metadata, image: Image, rendered: bool) -> model.Metadata:
-    """Return the metadata of a new image, completed from the image that its pixels come from.
-
-    With `rendered`, the channels and their settings are those of the old image.
-    """
+    """Return new metadata completed by that of the old image, with `rendered` its channels."""
     old, omero = image.metadata, metadata.omero
     if rendered and old.omero is not None:
         omero = old.omero if omero is None else replace(omero, extra=old.omero.extra)

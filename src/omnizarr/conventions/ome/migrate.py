@@ -140,10 +140,7 @@ def _roots(start: Location, nodes: Mapping[str, Node]) -> Iterator[tuple[str, ve
 def _is_image(
     path: str, nodes: Mapping[str, Node], found: versions.RawMetadata, version: versions.Version
 ) -> bool:
-    """Return True if the levels have the axes of an image, which versions before 0.3 only imply.
-
-    Maps may have the same metadata as OME-Zarr 0.1.
-    """
+    """Return True if levels have the axes of an image, implied before 0.3; maps resemble 0.1."""
     if version.name > "0.2":
         return True
     for inside, names in _levels(path, found.read()):

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from typing import Any, TypeVar
 
 import numpy as np
@@ -122,6 +123,19 @@ class Channel:
     window: Mapping[str, float] | None = None
     active: bool | None = None
     extra: Extra = field(default_factory=dict)
+
+
+_COLOURS = ("00A0FF", "00FF00", "FF4040", "FF00FF", "FFFF00", "00FFFF")
+_DYES = re.compile(r"(dapi|hoechst|dna|nucle)|(gfp|fitc|488)|(rfp|cherry|cy3)|(cy5|647)", re.I)
+
+
+def default_colours(labels: Sequence[Any]) -> list[str]:
+    """Return colours for channels: of known dyes, or one that no other has; white for one alone."""
+    dyes = [_DYES.search(str(label)) for label in labels]
+    taken = {dye.lastindex for dye in dyes if dye}
+    free = cycle([c for i, c in enumerate(_COLOURS, 1) if i not in taken])
+    found = [_COLOURS[(dye.lastindex or 1) - 1] if dye else next(free) for dye in dyes]
+    return found if len(found) > 1 else ["FFFFFF"] * len(found)
 
 
 def is_colour(text: str) -> bool:

@@ -456,10 +456,7 @@ def load(group: Group, parent: Loaded | None = None) -> Loaded | None:
 def _valid_members(
     found: versions.RawMetadata, version: versions.Version, where: str
 ) -> dict[str, object]:
-    """Return the members in the form of the newest version; raise if a required one is invalid.
-
-    Invalid optional members are dropped with a warning.
-    """
+    """Return the members in the newest form; raise if a required one is invalid, else warn."""
     members = versions.upgrade(found.members, version)
     bad: list[Problem] = []
     for problem in check(found, ""):

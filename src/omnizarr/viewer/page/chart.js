@@ -3,7 +3,7 @@
 import { prepareCanvas, themeColor } from "./dom.js";
 import { numberText, ticks, timeText, timeTicks } from "./format.js";
 
-const MARGIN = { left: 62, right: 12, top: 10, bottom: 30 };
+const MARGIN = { left: 62, right: 12, top: 20, bottom: 40 }; // with room for the names of the axes
 
 /** Return the part of a canvas that holds the lines. */
 export function plotArea(width, height) {
@@ -99,10 +99,9 @@ function drawAxes(context, { area, x, y, xTime, yTime, xLabel, yLabel, toX, toY 
   context.fillStyle = text;
   context.textAlign = "right";
   context.textBaseline = "bottom";
-  if (xLabel) context.fillText(xLabel, area.left + area.width - 4, bottom - 4);
+  if (xLabel) context.fillText(xLabel, area.left + area.width, bottom + 34);
   context.textAlign = "left";
-  context.textBaseline = "top";
-  if (yLabel) context.fillText(yLabel, area.left + 5, area.top + 5);
+  if (yLabel) context.fillText(yLabel, area.left, area.top - 4);
 }
 
 /** Return as many digits as tell the ticks of a range apart. */

@@ -41,6 +41,15 @@ function pack(r, g, b) {
   return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 }
 
+/** Return the colours that an OME-Zarr label image states, by value; null if it states none. */
+export function statedColors(label) {
+  if (!Array.isArray(label?.colors)) return null;
+  const isByte = (n) => Number.isInteger(n) && n >= 0 && n <= 255;
+  return new Map(label.colors
+    .filter((one) => one?.rgba?.length === 4 && [...one.rgba].every(isByte))
+    .map(({ "label-value": value, rgba: [r, g, b, a] }) => [value, ((a << 24) | (b << 16) | (g << 8) | r) >>> 0]));
+}
+
 /** Return the 256 colours of a map, from low to high. */
 export function mapColors(name, inverted = false) {
   const key = `${name}${inverted}`;
@@ -72,6 +81,17 @@ function labelColors() {
   return colors;
 }
 
+/** Return a colour as "#rrggbb", darker or brighter where it could not be seen on a background. */
+export function legible(color, back) {
+  const light = (hex) => rgb(hex).reduce((sum, n, i) => sum + n * [0.3, 0.59, 0.11][i], 0) / 255;
+  let [found, ground] = [color, back].map((text) => text.replace("#", ""));
+  for (let i = 0; i < 12 && Math.abs(light(found) - light(ground)) < 0.35; i += 1) {
+    const end = light(ground) > 0.5 ? 0 : 255;
+    found = rgb(found).map((n) => Math.round(n * 0.85 + end * 0.15).toString(16).padStart(2, "0")).join("");
+  }
+  return `#${found}`;
+}
+
 /** Return a CSS gradient of a colour map. */
 export function gradient(colors) {
   const stops = [];
@@ -94,7 +114,9 @@ export function paint(values, rows, columns, style) {
   if (style.labels) {
     for (let i = 0; i < pixels.length; i += 1) {
       const value = values[i];
-      pixels[i] = value === 0 || value !== value ? 0 : colors[Math.imul(value, 2654435761) >>> 24];
+      const given = style.given?.get(value);
+      if (given !== undefined) pixels[i] = given;
+      else pixels[i] = value === 0 || value !== value ? 0 : colors[Math.imul(value, 2654435761) >>> 24];
     }
   } else {
     const factor = high > low ? 255 / (high - low) : 0;

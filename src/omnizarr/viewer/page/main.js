@@ -1,10 +1,10 @@
 /** The page: opens the node that the address names, and keeps the address up to date. */
 
-import { getMembers, getNode } from "./api.js";
+import { getNode } from "./api.js";
 import { showDetails } from "./details.js";
 import { announce, h, replace } from "./dom.js";
-import { bytesText, kindText, shapeText } from "./format.js";
 import { formatLink, parseLink } from "./link.js";
+import { showMembers } from "./members.js";
 import { PlaneView } from "./plane.js";
 import { PlotView } from "./plot.js";
 import { ScalarView, TableView } from "./table.js";
@@ -102,38 +102,6 @@ function showProblem(text) {
   host.dataset.state = "ready";
 }
 
-/** List the members of a group. */
-async function showMembers(host, node, signal) {
-  const body = h("tbody");
-  const more = h("button", { type: "button", hidden: true }, "More");
-  const row = (member) => h("tr", {},
-    h("td", {}, h("a", { href: formatLink(member.path) }, member.name)),
-    h("td", {}, member.kind === "error" ? h("span", { class: "problem" }, member.error) : kindText(member)),
-    h("td", {}, shapeText(member.shape)),
-    h("td", {}, member.dtype ?? ""),
-    h("td", { class: "number" }, bytesText(member.nbytes)));
-  const load = async (offset) => {
-    more.disabled = true; // else a second click would load the same members again
-    let page;
-    try {
-      page = await getMembers(node.path, offset);
-    } finally {
-      more.disabled = false;
-    }
-    if (signal.aborted) return;
-    body.append(...page.members.map(row));
-    more.hidden = page.next === null || page.next === undefined;
-    more.onclick = () => load(page.next).catch((error) => announce(error.message));
-    if (!body.children.length) body.append(h("tr", {}, h("td", { class: "muted", colspan: "5" }, "no members")));
-  };
-  const reason = node.kind === "image" ? node.display?.reason : null;
-  replace(host,
-    reason ? h("p", { class: "notice problem" }, reason) : null,
-    h("div", { class: "table-box members" },
-      h("table", {}, h("thead", {}, h("tr", {}, ["name", "kind", "shape", "type", "size"].map((name) => h("th", { scope: "col" }, name)))), body), more));
-  await load(0);
-}
-
 /** Keep the address up to date; browsers allow only so many changes a second. */
 function writeLink(path, settings) {
   clearTimeout(writing);
@@ -193,7 +161,10 @@ function start() {
   part("toggle-tree").addEventListener("click", toggleTree);
   if (matchMedia("(max-width: 720px)").matches) toggleTree();
   document.addEventListener("keydown", (event) => {
-    if (event.key === "?" && !/INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) showKeys();
+    if (event.defaultPrevented || /INPUT|SELECT|TEXTAREA|DIALOG/.test(event.target.tagName)) return;
+    if (event.key === "?") showKeys();
+    // Keys of the picture also work where the focus is elsewhere; Enter belongs to what has it.
+    else if (event.key !== "Enter" && !document.querySelector("dialog")) view?.key?.(event);
   });
   // Links inside the page and the buttons of the browser.
   window.addEventListener("popstate", openAddress);

@@ -129,6 +129,11 @@ export class PlaneView {
     this.readout.refresh();
   }
 
+  /** Act on a key that was pressed anywhere on the page. */
+  key(event) {
+    this.input?.key(event);
+  }
+
   zoom(factor, x, y) {
     this.camera.zoomAt(factor, x, y);
     this.moved();

@@ -1,10 +1,10 @@
 /** The state of a plane: which one, how it is coloured, where it is looked at. All of it fits into a link. */
 
-import { MAPS, mapColors, tintColors } from "./colors.js";
+import { MAPS, mapColors, statedColors, tintColors } from "./colors.js";
 import { readNumbers } from "./link.js";
 
 export const COMPOSITE = "channels"; // every channel in its colour, added up
-const COLORS = ["FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF4040", "4080FF", "FFA500"];
+const COLORS = ["00A0FF", "00FF00", "FF4040", "FF00FF", "FFFF00", "00FFFF"];
 
 export class PlaneState {
   constructor(node, settings) {
@@ -15,7 +15,9 @@ export class PlaneState {
     this.single = { label: "values", low: null, high: null };
     this.axes = display.plane.slice();
     this.at = this.shape.map((n, i) => (middle(display.axes[i]) ? n >> 1 : 0));
-    this.map = this.channels.length ? COMPOSITE : isLabels(node) ? "labels" : "gray";
+    const label = labelOf(node);
+    this.stated = statedColors(label);
+    this.map = this.channels.length ? COMPOSITE : label ? "labels" : isField(node) ? "viridis" : "gray";
     this.inverted = false;
     this.grid = false;
     this.line = null; // of the profile: row, column, row, column
@@ -94,7 +96,7 @@ export class PlaneState {
   layers() {
     if (!this.isComposite) {
       const map = this.map === COMPOSITE ? "gray" : this.map;
-      const style = { colors: mapColors(map, this.inverted), labels: map === "labels" };
+      const style = { colors: mapColors(map, this.inverted), labels: map === "labels", given: this.stated };
       return [{ band: this.single, at: this.at, style, name: `${map}${this.inverted}` }];
     }
     return this.channels
@@ -108,9 +110,16 @@ export class PlaneState {
   }
 }
 
-/** True for an OME-Zarr label image: its numbers are names of things, not brightness. */
-function isLabels({ attributes }) {
-  return Boolean(attributes?.["image-label"] ?? attributes?.ome?.["image-label"]);
+/** Return what an OME-Zarr label image says of itself: its numbers are names of things. */
+function labelOf({ attributes }) {
+  return attributes?.["image-label"] ?? attributes?.ome?.["image-label"];
+}
+
+/** True for a quantity on a map or along coordinates, such as a temperature, not for a picture. */
+function isField({ kind, attributes, display }) {
+  if (kind === "image") return false;
+  const named = attributes?.units ?? attributes?.standard_name;
+  return named !== undefined || display.axes.some((axis) => axis.coordinate) || display.levels[0].scale.some((n) => n !== 1);
 }
 
 function middle(axis) {

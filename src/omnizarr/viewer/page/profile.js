@@ -1,6 +1,7 @@
 /** The values along a line across a plane. */
 
 import { drawChart, extent, pad } from "./chart.js";
+import { legible } from "./colors.js";
 import { h, replace, themeColor } from "./dom.js";
 import { valueAt } from "./tiles.js";
 import { numberText, unitText } from "./format.js";
@@ -30,7 +31,7 @@ export class ProfilePanel {
       values: samples(layer.tiles, line, count),
       start: 0,
       step: length / (count - 1),
-      color: layer.color ?? themeColor("accent"),
+      color: layer.color ? legible(layer.color, themeColor("back")) : themeColor("accent"),
     }));
     const y = pad(extent(series.flatMap((one) => [...one.values])));
     replace(this.title, `Profile, ${numberText(Number(length.toPrecision(4)))} ${unit}`);

@@ -3,6 +3,7 @@
 import { getExtremes, getValues } from "./api.js";
 import { flatValues } from "./axes.js";
 import { drawChart, extent, pad } from "./chart.js";
+import { legible } from "./colors.js";
 import { h, replace, themeColor } from "./dom.js";
 import { stepText, unitText } from "./format.js";
 
@@ -93,7 +94,7 @@ export class SeriesPanel {
     const series = this.found.map(({ values, step, color }) => ({
       values,
       places: Float64Array.from(values, (_, i) => place(i * step)),
-      color: color ?? themeColor("accent"),
+      color: color ? legible(color, themeColor("back")) : themeColor("accent"),
     }));
     drawChart(this.canvas, {
       series,
