@@ -95,6 +95,11 @@ def test_the_list_of_pages_on_the_host_leads_to_every_folder() -> None:
 def test_nothing_on_the_site_is_fetched_elsewhere() -> None:
     assert SITE["theme"]["font"] is False
     assert not any("://" in str(SITE.get(key)) for key in ("extra_css", "extra_javascript"))
+    # Without a worker of its own, the plugin would name one on another server.
+    (worker,) = SITE["extra"]["polyfills"]
+    assert "offline" in SITE["plugins"]
+    assert "iframe-worker" in worker
+    assert "://" not in (DOCS / worker).read_text()
     style = (DOCS / "theme" / "style.css").read_text()
     assert "url(" not in style
     assert "@import" not in style

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 ALONE = ("index.md", "troubleshooting.md")  # pages that are not part of a section
 FIRST = ("reference/open-create", "reference/operations", "reference/checking")
 LAST = ("design/", "generated/", "kernel", "project/")
+CHOSEN = {"chunks.md": 4}  # how-tos that many words of other pages hide
 FENCE = re.compile(r"^ *(```+|~~~+)")
 ITEM = re.compile(r"^( *)(?:[-*+]|\d+[.)]) +")
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
@@ -78,10 +79,12 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def search_boost(uri: str) -> float:
-    """Return the weight of a page in search results: names first, tables of figures last."""
+    """Return the weight of a page in search results: names first, what programs wrote last."""
     if uri.startswith("reference/") and uri != "reference/aio.md":  # the same names once more
         return 3 if uri.startswith(FIRST) else 2
-    return 0.3 if uri.startswith(LAST) else 1
+    if uri.startswith("generated/"):
+        return 1e-6
+    return 0.3 if uri.startswith(LAST) else CHOSEN.get(uri, 1)
 
 
 def origin(uri: str) -> str:
