@@ -172,6 +172,39 @@ def test_a_status_can_be_configured_as_missing(web: Web) -> None:
     assert open_store(web, absent_status={403}).get("k") is None
 
 
+def test_keys_are_listed_only_where_the_server_offers_it(web: Web) -> None:
+    web.values |= {
+        "data/k": DIGITS,
+        "data/": b'{"keys": {"a%2Fb": 3}, "prefixes": [], "next": null}',
+    }
+    store = open_store(web)
+    assert store.get("k") == DIGITS
+    assert not stores.can_list(store)
+    web.extra_headers["X-Omnizarr"] = "list"
+    assert store.get("k") == DIGITS
+    assert stores.list_dir(store, "") == (["a/b"], [])
+    assert [*stores.list_sizes(store, "")] == [("a/b", 3)]
+    assert web.log[-1][1] == "/data/?&list&after="
+    assert not stores.can_list(store.checking_redirects(lambda url: None))
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        b"", b"[]", b"{}", b"\xff", b'{"keys": 1, "prefixes": [], "next": null}',
+        b'{"keys": {"..%2Fx": 1}, "prefixes": [], "next": null}',
+        b'{"keys": {}, "prefixes": ["a%2F..%2Fb"], "next": null}',
+    ],
+)  # fmt: skip
+def test_a_listing_that_is_no_listing_is_an_error(web: Web, listing: bytes) -> None:
+    web.values |= {"data/k": DIGITS, "data/": listing}
+    web.extra_headers["X-Omnizarr"] = "list"
+    store = open_store(web)
+    assert store.get("k") == DIGITS
+    with pytest.raises(StoreError, match="cannot list"):
+        stores.list_dir(store, "")
+
+
 # What it is
 
 

@@ -45,9 +45,10 @@ def parse(text: str) -> dict[str, dict[str, float]]:
             continue
         if line.startswith("# HELP "):
             continue
-        match = re.fullmatch(r"([a-z_:][a-z0-9_:]*)\{((?:\w+=\"[^\"]*\",?)*)\} ([0-9.e+-]+)", line)
+        labelled = r"(?:\{((?:[a-z]+=\"[^\"]*\",?)+)\})?"
+        match = re.fullmatch(rf"([a-z_:][a-z0-9_:]*){labelled} ([0-9.e+-]+)", line)
         assert match is not None, line
-        name, labels, number = match.groups()
+        name, labels, number = match.groups("")
         family = re.sub("_(bucket|count|sum)$", "", name)
         assert types.get(name, types.get(family)) in ("counter", "gauge", "histogram"), line
         assert labels not in found[name], line

@@ -480,3 +480,4 @@ def serve(
         started=started,
         **given,
     )
+    remark("stopped")

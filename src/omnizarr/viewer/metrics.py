@@ -35,7 +35,8 @@ class Metrics:
         self._series = {name: defaultdict[str, float](float) for name in _METRICS}
 
     def _add(self, name: str, labels: str, amount: float = 1, part: str = "") -> None:
-        self._series[name][f"omnizarr_{name}{part}{{{labels}}}"] += amount
+        shown = f"{{{labels}}}" if labels else ""
+        self._series[name][f"omnizarr_{name}{part}{shown}"] += amount
 
     def measure(self, app: ASGIApp) -> ASGIApp:
         """Return an application that counts its requests."""
