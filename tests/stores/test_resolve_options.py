@@ -126,6 +126,7 @@ def test_every_command_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) ->
     words = {
         ("info",): [f"{url}/a"],
         ("ls",): ["-lr", f"{url}/i"],
+        ("inventory",): [f"{url}/i"],
         ("tree",): [f"{url}/i"],
         ("cat",): [f"{url}/a"],
         ("head",): [f"{url}/a"],
