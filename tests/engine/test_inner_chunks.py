@@ -119,7 +119,8 @@ def test_what_the_kernel_reads_is_what_the_reference_engine_reads(
         found = read(array, how, selection)
         wrong = kernel.refusal(bound_array(array))
     assert not wrong
-    assert not left.called or not np.size(found)
+    few = np.size(found) and max(least // 27 // 8, 1) * inner_chunks.MAX_PARTS >= expected.size
+    assert not (few and left.called)
     with oz.configure(engine="reference"):
         np.testing.assert_array_equal(found, read(array, how, selection))
     assert not np.size(found) or trace.total.decode_seconds > 0

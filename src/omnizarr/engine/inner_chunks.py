@@ -15,12 +15,14 @@ from omnizarr.chunk_grids import Grid, Integers
 from omnizarr.codecs.codec import Buffer
 from omnizarr.codecs.sharding import MAX_GAP, MISSING, Index, Shards
 from omnizarr.engine.binding import BoundArray
-from omnizarr.errors import ChunkError
+from omnizarr.errors import ChunkError, SelectionError
 from omnizarr.indexing import Plan, PointPlan, ProductPlan, on_grid
 from omnizarr.stores import Range, traits
 from omnizarr.stores.byte_ranges import LARGEST, ConsistentReader, ValueReplaced, prefers_whole
 
 Coords = tuple[int, ...]
+MAX_CHUNKS = 2**22  # of a plan, for each of which there are a few numbers in memory
+MAX_PARTS = 64
 
 
 def largest_whole(array: BoundArray, count: int) -> int:
@@ -44,7 +46,7 @@ class InnerPlan:
 
     @classmethod
     def of(cls, plan: Plan, grid: Grid, shards: Shards) -> InnerPlan:
-        """Return the plan over the inner chunks that a plan over a grid of shards touches."""
+        """Return the plan over the inner chunks that a plan over shards touches; raise if many."""
         counts = shards.counts
         inner = on_grid(plan, grid, grid.divided(shards.inner.spec.shape))
         if isinstance(plan, PointPlan):
@@ -52,6 +54,8 @@ class InnerPlan:
             places = (np.ravel_multi_index(tuple(c.T), grid.shape) for c in (plan.coords, shard))
             numbers = np.ravel_multi_index(tuple(number.T), counts)
             return cls(inner, np.searchsorted(*places), numbers)
+        if inner.count > MAX_CHUNKS:
+            raise SelectionError(f"{inner.count} inner chunks are too many to be read together")
         rows = numbers = np.zeros(1, np.int64)
         for whole, axis, count in zip(
             plan.axes, cast(ProductPlan, inner).axes, counts, strict=True
@@ -61,6 +65,15 @@ class InnerPlan:
             rows = np.add.outer(rows * len(whole), row).ravel()
             numbers = np.add.outer(numbers * count, number).ravel()
         return cls(inner, rows, numbers)
+
+    def parts(self, most: int) -> list[Integers]:
+        """Return the inner chunks shard by shard, `most` at a time; raise if those are many parts.
+
+        The kernel looks at all inner chunks for each part.
+        """
+        if len(self.rows) > MAX_PARTS * most:
+            raise SelectionError(f"{len(self.rows)} inner chunks do not fit the memory")
+        return np.split(np.argsort(self.rows, kind="stable"), range(most, len(self.rows), most))
 
     def fetch(self, array: BoundArray, coords: list[Coords], some: Integers) -> list[Buffer | None]:
         """Return a value for every row: the bytes of some inner chunks, empty ones of the others.

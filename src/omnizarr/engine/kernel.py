@@ -217,19 +217,18 @@ def _read_inner(
 ) -> list[int] | None:
     """Read inner chunks of shards, as many at a time as may be in flight; None if that fails."""
     shards: Any = array.first_pipeline.array_bytes
-    inner, coords = InnerPlan.of(plan, array.grid, shards), [*chunks_of(plan)]
-    size = shards.inner.spec.nbytes
-    order, rows = np.argsort(inner.rows, kind="stable"), set[int]()
-    with bytes_in_flight(size * len(order)) as granted:
-        for some in np.split(order, range(step := max(1, granted // size), len(order), step)):
-            try:
+    coords, size, rows = [*chunks_of(plan)], shards.inner.spec.nbytes, set[int]()
+    try:
+        inner = InnerPlan.of(plan, array.grid, shards)
+        with bytes_in_flight(size * len(inner.rows)) as granted:
+            for some in inner.parts(max(1, granted // size)):
                 values = inner.fetch(array, coords, some)
-            except (OmnizarrError, ValueReplaced):
-                return None
-            left = run(layout, inner.plan, values, out, skip_missing=skip_missing)
-            if left is None:
-                return None
-            rows.update(inner.rows[some[np.isin(some, left)]].tolist())
+                left = run(layout, inner.plan, values, out, skip_missing=skip_missing)
+                if left is None:
+                    return None
+                rows.update(inner.rows[some[np.isin(some, left)]].tolist())
+    except (OmnizarrError, ValueReplaced):
+        return None  # asking for each shard on its own shows which one it is
     return sorted(rows)
 
 
