@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from omnizarr.concurrency.cache import Key, typed_key
 from omnizarr.concurrency.fork import on_fork
@@ -135,8 +135,7 @@ def _folders(path: str) -> Iterator[Hashable]:
 
 
 _count = itertools.count()
-_numbers: dict[int, int] = {}  # by the ids of objects
-_numbered: WeakValueDictionary[int, Any] = WeakValueDictionary()  # those that live, by their ids
+_numbers: dict[int, tuple[ref[Any], int]] = {}  # of objects that live, by their ids
 _process = os.urandom(16).hex()
 
 
@@ -183,11 +182,19 @@ def _plain(part: Any) -> Any:
 def _number(thing: object) -> int:
     """Return a number that no other object of this process has or will have."""
     key = id(thing)
-    if _numbered.get(key) is not thing:
-        _numbers[key] = next(_count)
-        with suppress(TypeError):  # it has no weak references, so it gets another number next time
-            _numbered[key] = thing
-    return _numbers[key]
+    known = _numbers.get(key)
+    if known is not None and known[0]() is thing:
+        return known[1]
+    number = next(_count)
+    with suppress(TypeError):  # it has no weak references, so it gets another number next time
+        _numbers[key] = ref(thing, lambda gone: _drop(key, gone)), number
+    return number
+
+
+def _drop(key: int, gone: ref[Any]) -> None:
+    known = _numbers.get(key)
+    if known is not None and known[0] is gone:
+        del _numbers[key]
 
 
 def _in_child() -> None:
