@@ -383,13 +383,8 @@ def file_root(store: object) -> Path | None:
 
 
 def direct_file_root(store: Any) -> bytes | None:
-    """Return the directory whose files compiled code may access; None unless the class has one.
-
-    Compiled code does not check links, so that there is none with an enclosure.
-    """
-    declared = "direct_file_root" in vars(type(store))
-    enclosed = getattr(store, "enclosure", None) is not None
-    return store.direct_file_root if declared and not enclosed else None
+    """Return the directory whose files compiled code may access; None unless the class has one."""
+    return store.direct_file_root if "direct_file_root" in vars(type(store)) else None
 
 
 def direct_values(store: Any) -> MutableMapping[str, bytes] | None:

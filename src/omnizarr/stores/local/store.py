@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -134,6 +134,8 @@ class LocalStore(base.ListedStore):
         """Return this store, in which links that lead out of a folder (its own) are errors."""
         found = copy.copy(self)
         found.enclosure = os.path.realpath(self._start if folder is None else folder)
+        kind: Any = type(self)
+        found.__class__ = _enclosed_class(kind)
         return found
 
     def check_links(self, keys: Iterable[str]) -> None:
@@ -145,6 +147,8 @@ class LocalStore(base.ListedStore):
         """Return an enclosed store without its checks, for keys that have been checked."""
         found = copy.copy(self)
         found.enclosure = None
+        kind: Any = type(self)
+        found.__class__ = kind.__base__
         return found
 
     @cached_property
@@ -418,6 +422,12 @@ class LocalStore(base.ListedStore):
 
     def __repr__(self) -> str:
         return str(Path(self._given))
+
+
+@cache
+def _enclosed_class(kind: type[LocalStore]) -> Any:
+    """Return a class that does not declare `DirectFiles`: compiled code does not check links."""
+    return type(kind.__name__, (kind,), {"__doc__": kind.__doc__})
 
 
 class DirectoryStore(LocalStore):
