@@ -209,7 +209,7 @@ def read_kept(cache: ChunkCache, array: BoundArray, plan: Plan, out: Values) -> 
     if shards is not None:
         plan = on_grid(plan, array.grid, array.grid.divided(shards.inner.spec.shape))
     codecs, names, indexes = array.pipeline_key(shape), list[Name | None](), dict[Coords, Any]()
-    for coords in kernel.chunks_of(plan):
+    for coords in plan.chunks():
         if shards is None:
             names.append(_current(cache, array, codecs, coords))
         else:

@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy as np
 
-from omnizarr.chunk_grids import Grid, Integers
+from omnizarr.chunk_grids import Integers
 from omnizarr.codecs.codec import Buffer
 from omnizarr.codecs.sharding import MAX_GAP, MISSING, Index, Shards
 from omnizarr.engine.binding import BoundArray
@@ -40,51 +40,63 @@ def largest_whole(array: BoundArray, count: int) -> int:
 class InnerPlan:
     """A plan over inner chunks, and where each of them is, in the order of its rows."""
 
+    array: BoundArray
+    shards: list[Coords]
     plan: Plan
     rows: Integers  # the row of its shard in the plan over shards
     numbers: Integers  # its number in the shard
+    size: int  # of an inner chunk, decoded
 
     @classmethod
-    def of(cls, plan: Plan, grid: Grid, shards: Shards) -> InnerPlan:
+    def of(cls, array: BoundArray, plan: Plan) -> InnerPlan:
         """Return the plan over the inner chunks that a plan over shards touches; raise if many."""
-        counts = shards.counts
-        inner = on_grid(plan, grid, grid.divided(shards.inner.spec.shape))
+        grid, shards = array.grid, cast(Shards, array.first_pipeline.array_bytes)
+        spec, counts = shards.inner.spec, shards.counts
+        inner = on_grid(plan, grid, grid.divided(spec.shape))
         if isinstance(plan, PointPlan):
             shard, number = np.divmod(cast(PointPlan, inner).coords, counts)
             places = (np.ravel_multi_index(tuple(c.T), grid.shape) for c in (plan.coords, shard))
+            rows = np.searchsorted(*places)
             numbers = np.ravel_multi_index(tuple(number.T), counts)
-            return cls(inner, np.searchsorted(*places), numbers)
-        if inner.count > MAX_CHUNKS:
+        elif inner.count > MAX_CHUNKS:
             raise SelectionError(f"{inner.count} inner chunks are too many to be read together")
-        rows = numbers = np.zeros(1, np.int64)
-        for whole, axis, count in zip(
-            plan.axes, cast(ProductPlan, inner).axes, counts, strict=True
-        ):
-            shard, number = np.divmod(axis.chunk, count)
-            row = np.searchsorted(whole.chunk, shard)
-            rows = np.add.outer(rows * len(whole), row).ravel()
-            numbers = np.add.outer(numbers * count, number).ravel()
-        return cls(inner, rows, numbers)
+        else:
+            rows = numbers = np.zeros(1, np.int64)
+            for whole, axis, count in zip(
+                plan.axes, cast(ProductPlan, inner).axes, counts, strict=True
+            ):
+                shard, number = np.divmod(axis.chunk, count)
+                row = np.searchsorted(whole.chunk, shard)
+                rows = np.add.outer(rows * len(whole), row).ravel()
+                numbers = np.add.outer(numbers * count, number).ravel()
+        return cls(array, [*plan.chunks()], inner, rows, numbers, spec.nbytes or 1)
 
-    def parts(self, most: int) -> list[Integers]:
-        """Return the inner chunks shard by shard, `most` at a time; raise if those are many parts.
+    @property
+    def nbytes(self) -> int:
+        """The size of all inner chunks, decoded."""
+        return self.size * len(self.rows)
+
+    def parts(self, nbytes: int) -> list[Integers]:
+        """Return the inner chunks shard by shard, `nbytes` at a time; raise if parts are many.
 
         The kernel looks at all inner chunks for each part.
         """
-        if len(self.rows) > MAX_PARTS * most:
-            raise SelectionError(f"{len(self.rows)} inner chunks do not fit the memory")
-        return np.split(np.argsort(self.rows, kind="stable"), range(most, len(self.rows), most))
+        most, count = max(1, nbytes // self.size), len(self.rows)
+        if count > MAX_PARTS * most:
+            raise SelectionError(f"{count} inner chunks do not fit the memory")
+        return np.split(np.argsort(self.rows, kind="stable"), range(most, count, most))
 
-    def fetch(self, array: BoundArray, coords: list[Coords], some: Integers) -> list[Buffer | None]:
+    def fetch(self, some: Integers) -> list[Buffer | None]:
         """Return a value for every row: the bytes of some inner chunks, empty ones of the others.
 
-        None stands for a missing one. `coords` are those of shards, and `some` is sorted by them.
-        Raise if a part of a shard is damaged, or belongs to another value than the rest.
+        None stands for a missing one. The inner chunks are sorted by their shards. Raise if a part
+        of a shard is damaged, or belongs to another value than the rest.
         """
+        array = self.array
         layout = cast(Shards, array.first_pipeline.array_bytes).layout
         touched, begins = np.unique(self.rows[some], return_index=True)
         several = np.split(some, begins[1:])
-        keys = [array.key(coords[row]) for row in touched.tolist()]
+        keys = [array.key(self.shards[row]) for row in touched.tolist()]
         parts = [None if len(each) == layout.count else layout.index_range for each in several]
         reader = ConsistentReader(array.store, size=largest_whole(array, len(keys)))
         first_parts = [*zip(keys, parts, strict=True)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from time import perf_counter
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
+from omnizarr.chunk_grids import Integers
 from omnizarr.chunk_key_encodings import Default, Draft, V2Keys
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.filters import Transpose
@@ -26,6 +26,7 @@ from omnizarr.concurrency.pool import (
     bytes_in_flight,
     is_abandoned,
     return_threads,
+    share_items,
     take_threads,
     thread_slots,
 )
@@ -204,7 +205,7 @@ def _read_fetched(
         try:
             if size >= LATE and plan.runs and hasattr(array.store, "get_each"):
                 return _decode_each(array, plan, out, layout, skip_missing)
-            values = get_many(array.store, [(array.key(c), None) for c in chunks_of(plan)])
+            values = get_many(array.store, [(array.key(c), None) for c in plan.chunks()])
             if None in values:
                 array.note_missing()
         except OmnizarrError:
@@ -216,20 +217,23 @@ def _read_inner(
     array: BoundArray, plan: Plan, out: npt.NDArray[Any], layout: Layout, skip_missing: bool
 ) -> list[int] | None:
     """Read inner chunks of shards, as many at a time as may be in flight; None if that fails."""
-    shards: Any = array.first_pipeline.array_bytes
-    coords, size, rows = [*chunks_of(plan)], shards.inner.spec.nbytes, set[int]()
+    rows, failed = set[int](), False
     try:
-        inner = InnerPlan.of(plan, array.grid, shards)
-        with bytes_in_flight(size * len(inner.rows)) as granted:
-            for some in inner.parts(max(1, granted // size)):
-                values = inner.fetch(array, coords, some)
-                left = run(layout, inner.plan, values, out, skip_missing=skip_missing)
-                if left is None:
-                    return None
-                rows.update(inner.rows[some[np.isin(some, left)]].tolist())
+        inner = InnerPlan.of(array, plan)
+        with bytes_in_flight(inner.nbytes) as granted:
+            # While one thread decodes some, the other one fetches the next.
+            threads = 1 if granted >= inner.nbytes else 2
+
+            def one(some: Integers) -> None:
+                nonlocal failed
+                left = run(layout, inner.plan, inner.fetch(some), out, skip_missing=skip_missing)
+                failed |= left is None
+                rows.update(inner.rows[some[np.isin(some, left or [])]].tolist())
+
+            share_items(iter(inner.parts(granted // threads)), one, threads, 1, waits=False)
     except (OmnizarrError, ValueReplaced):
         return None  # asking for each shard on its own shows which one it is
-    return sorted(rows)
+    return None if failed else sorted(rows)
 
 
 def run(
@@ -341,7 +345,7 @@ def _values(array: BoundArray, plan: Plan) -> list[bytes | None] | None:
     """Return the values of the chunks touched from a store in memory; None if not all are bytes."""
     store: Any = array.store
     found = store.direct_values
-    values = [found.get(array.key(coords)) for coords in chunks_of(plan)]
+    values = [found.get(array.key(coords)) for coords in plan.chunks()]
     return values if all(v is None or type(v) is bytes for v in values) else None
 
 
@@ -351,7 +355,7 @@ def _store_values(
     """Store what the kernel made of the values; None erases a chunk of fill values."""
     skipped = set(left)
     with array.publishing():
-        for number, (coords, value) in enumerate(zip(chunks_of(plan), values, strict=True)):
+        for number, (coords, value) in enumerate(zip(plan.chunks(), values, strict=True)):
             if number in skipped:
                 continue
             if value is None:
@@ -369,13 +373,6 @@ class _Items(dict[int, np.dtype[Any]]):
 
 
 items = _Items()
-
-
-def chunks_of(plan: Plan) -> Iterable[tuple[int, ...]]:
-    """Return the coordinates of each chunk touched, in the order of rows."""
-    if isinstance(plan, PointPlan):
-        return map(tuple, plan.coords.tolist())
-    return plan.chunks()
 
 
 def _columns(plan: Plan) -> tuple[Any, ...] | list[Any]:
@@ -406,12 +403,11 @@ def _find_layout(array: BoundArray, key: tuple[bool, type]) -> Layout | None:
     return layout
 
 
-def refusal(array: BoundArray) -> str:
-    """Return why the kernel does not read an array with the current settings; "" if it does."""
+def layout_or_reason(array: BoundArray) -> Layout | str:
+    """Return how the kernel reads an array with the current settings, or why it does not."""
     if config.get().engine == "reference":
         return "the setting `engine` is 'reference'"
-    found = _make_layout(array, keep_empty=False)
-    return found if isinstance(found, str) else ""
+    return _make_layout(array, keep_empty=False)
 
 
 def _describe_small(array: BoundArray, layout: Layout) -> tuple[Any, ...]:

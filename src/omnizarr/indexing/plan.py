@@ -207,6 +207,10 @@ class PointPlan:
         """The number of chunks touched."""
         return len(self.coords)
 
+    def chunks(self) -> Iterator[tuple[int, ...]]:
+        """Yield the coordinates of every chunk touched, in the order of rows."""
+        return map(tuple, self.coords.tolist())
+
     def positions(self, grid: Grid) -> Integers:
         """Return the position of each point along each axis, in the order of the result."""
         starts = [a.start(c) for a, c in zip(grid.axes, self.coords.T, strict=True)]

@@ -159,6 +159,18 @@ def test_a_server_is_asked_as_the_explanation_says(
                 assert found.fetched_bytes >= sum(sent)
 
 
+def test_of_a_shard_on_a_server_only_the_listed_inner_chunks_count() -> None:
+    store = Far({})
+    values = np.random.default_rng(1).integers(0, 255, 2**19).astype("u1")
+    oz.create_array(store, data=values, chunks=2**15, shards=2**19)
+    view = oz.open(store).view.oindex[[5, 2**17 + 1, 2**19 - 1]]
+    found = view.explain(sizes=True)
+    store.answers.clear()
+    view.read()
+    assert (found.chunks, found.decoded_bytes) == (3, 3 * 2**15)
+    assert (found.requests, found.fetched_bytes) == (len(store.answers), sum(store.answers))
+
+
 def test_an_estimate_is_right_for_chunks_that_are_not_compressed() -> None:
     stored: dict[str, bytes] = {}
     oz.create_array(stored, data=DATA, **LAYOUTS["plain shards"])

@@ -81,14 +81,16 @@ def explain(
     """Return the cost of reading a plan; see `View.explain`."""
     bound = extension.bound_array(array)
     found = Explanation(plan.shape, all_chunks=array.nchunks, exact=sizes)
-    if reason := kernel.refusal(bound):
-        found.decoder, found.reason = "reference", reason
+    layout = kernel.layout_or_reason(bound)
+    if isinstance(layout, str):
+        found.decoder, found.reason = "reference", layout
     found.wanted_bytes = math.prod(plan.shape) * array.itemsize
     found.cached = engine.kept(bound, plan, found.wanted_bytes)
     if array.shards is not None:
         found.shards, found.all_shards = 0, math.prod(axis.count for axis in stored_axes(array))
     if plan.count:
-        _add_requests(found, bound, plan)
+        inner = not isinstance(layout, str) and layout.inner is not None
+        _add_requests(found, bound, plan, inner)
         found.waste = found.decoded_bytes / max(1, found.wanted_bytes)
     if price_per_1000_requests or price_per_gb:
         price = found.requests / 1000 * price_per_1000_requests
@@ -97,17 +99,25 @@ def explain(
     return found
 
 
-def _add_requests(found: Explanation, array: BoundArray, plan: Any) -> None:
-    """Add what the engine requests and decodes, and how many requests it makes at a time."""
+def _add_requests(found: Explanation, array: BoundArray, plan: Any, inner: bool) -> None:
+    """Add what the engine requests and decodes, and how many requests it makes at a time.
+
+    With `inner`, the kernel decodes inner chunks of shards that come from a server.
+    """
     dry: Any = DryStore(array, plan, found.exact)
     found.exact, decoded = dry.exact, list[tuple[int, int]]()
+    asked = replace(array, store=dry)
 
     def use(row: Row, decode: Any) -> None:
         index = dry.indexes.get(array.stored_key(row.coords)) if found.exact else None
         count, nbytes = _decoded(array.pipeline_at(row.coords), row.region, index)
         decoded.append((count, 0 if decode is None else nbytes))
 
-    engine.fetch(replace(array, store=dry), plan, found.wanted_bytes, use)
+    if inner:
+        with suppress(OmnizarrError):  # the engine falls back, too
+            decoded = _fetch_inner(asked, plan)
+    if not decoded:
+        engine.fetch(asked, plan, found.wanted_bytes, use)
     found.shards = None if found.shards is None else len(dry.pipelines)
     found.chunks, found.decoded_bytes = map(sum, zip(*decoded, strict=True))
     found.requests, found.fetched_bytes = map(sum, zip(*dry.calls, strict=True))
@@ -122,6 +132,17 @@ def _add_requests(found: Explanation, array: BoundArray, plan: Any) -> None:
         held = threads * -(-found.fetched_bytes // plan.count)
     largest = max(nbytes // max(1, count) for count, nbytes in decoded)
     found.memory_bytes = found.wanted_bytes + held + threads * largest
+
+
+def _fetch_inner(array: BoundArray, plan: Any) -> list[tuple[int, int]]:
+    """Return the inner chunks that the kernel decodes, part by part, with their bytes."""
+    inner = engine.InnerPlan.of(array, plan)
+    found = list[tuple[int, int]]()
+    for some in inner.parts(config.get().in_flight):
+        values = inner.fetch(some)
+        stored = sum(values[number] is not None for number in some.tolist())
+        found.append((len(some), stored * inner.size))
+    return found
 
 
 def _decoded(pipeline: CodecPipeline, region: Any, index: bytes | None = None) -> tuple[int, int]:
@@ -225,7 +246,7 @@ class DryStore:
                 made[id(layout)] = layout.index_pipeline.encode(pairs.reshape(*layout.counts, 2))
         return [made[id(self.layout(key))] for key in self.pipelines]
 
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
+    def get(self, key: str, range: Range | None = None) -> Any:
         return self._many([(key, range)])[0]
 
     def _versioned(self, requests: Iterable[tuple[str, Range | None]]) -> list[Any]:
@@ -234,7 +255,7 @@ class DryStore:
         known = (f"W/{self._generations.get(key, '')}" for key, _ in asked)
         return [*zip(self._many(asked), known, strict=True)]
 
-    def _many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+    def _many(self, requests: Iterable[tuple[str, Range | None]]) -> list[Any]:
         asked = [*requests]
         found = [self._answer(key, part) for key, part in asked]
         fetches, nbytes = stores.byte_ranges.coalesce(asked, gap=self._gap), 0
@@ -245,17 +266,18 @@ class DryStore:
         self.calls.append((len(fetches), nbytes))
         return found
 
-    def _answer(self, key: str, part: Range | None) -> bytes | None:
+    def _answer(self, key: str, part: Range | None) -> Any:
         stored = self.indexes.get(key, b"" if key in self.sizes else None)
-        if part is None or stored is None:
+        if not stored:
             return stored
         layout = self.layout(key)
-        if part.start >= 0 if layout.at_end else part.start > 0:
+        if part is not None and (part.start >= 0 if layout.at_end else part.start > 0):
             return bytes(part.length or 0)
         if part == layout.index_range:
             return stored
-        rest = bytes(self._size(key) - len(stored))  # the request is for all of the shard
-        return part.of(rest + stored if layout.at_end else stored + rest)
+        whole: Any = np.zeros(self._size(key), "u1")  # whose memory is not touched
+        layout.index_range.of(whole)[:] = np.frombuffer(stored, "u1")
+        return memoryview(whole if part is None else part.of(whole))
 
     def _size(self, key: str) -> int:
         """Return the size of a value; for a shard, from its index."""
