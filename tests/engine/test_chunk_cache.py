@@ -36,6 +36,7 @@ from omnizarr.stores import Range
 from omnizarr.stores.local import store as local
 from omnizarr.stores.wrappers import WrapperStore
 from tests.engine.test_reference import needs_kernel
+from tests.property.strategies import FORMATS, bits, described, select, values
 from tests.stores.test_operations import settle
 
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -157,6 +158,26 @@ def test_kept_chunks_are_copied_by_the_kernel(
         patched.setattr(caches, "read", lambda *_: pytest.fail("not copied by the kernel"))
         for selector, index, equal in reads:
             assert np.array_equal(selector[index], expected[index if equal is None else equal])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@settings(suppress_health_check=[*HealthCheck], max_examples=50)
+@given(data=st.data())
+def test_kept_chunks_of_any_array_are_read_as_stored_ones(
+    kept: ChunkCache, format: Any, data: st.DataObject
+) -> None:
+    case = data.draw(described(format, shards=True))
+    array = case.create({})
+    if array.size:  # some chunks stay missing
+        box = tuple(slice(0, data.draw(st.integers(1, n))) for n in case.shape)
+        array[box] = data.draw(values(case.dtype, tuple(s.stop for s in box)))
+    how, selection = select(data.draw, case.shape)
+    view = (getattr(array.view, how) if how else array.view)[selection]
+    with oz.configure(chunk_cache=0):
+        expected = view.read()
+    array[...]
+    for _ in range(2):
+        assert bits(view.read()) == bits(expected)
 
 
 def test_nothing_is_cached_by_default() -> None:

@@ -370,6 +370,26 @@ def described(
     return Described(format, dtype, shape, fill, options)
 
 
+# Selections
+
+
+def select(draw: Any, shape: tuple[int, ...]) -> tuple[str, Any]:
+    """Return an attribute of a view, "" for the view itself, and what goes in its brackets."""
+    kinds = ["slices", "lists", "points", "mask"] if shape and 0 not in shape else ["slices"]
+    kind = draw(st.sampled_from(kinds))
+    if kind == "mask":
+        return "", np.random.default_rng(draw(st.integers(0, 99))).random(shape) < 0.1
+    if kind == "points":
+        lists = (st.lists(st.integers(0, n - 1), min_size=3, max_size=3) for n in shape)
+        return "vindex", tuple(map(draw, lists))
+    parts: list[Any] = []
+    for n in shape:
+        part = st.slices(n) | st.integers(-n, n - 1) if n else st.slices(n)
+        listed = st.lists(st.integers(0, n - 1), min_size=1, max_size=4) if n else part
+        parts.append(draw(part | listed if kind == "lists" else part))
+    return "oindex" if kind == "lists" else "", tuple(parts)
+
+
 # Documents
 
 

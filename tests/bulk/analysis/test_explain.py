@@ -18,7 +18,7 @@ from omnizarr.formats import is_metadata
 from omnizarr.stores import MemoryStore, Range
 from omnizarr.stores.byte_ranges import Speed
 from tests.conformance.key_value import SmallestStore
-from tests.property.strategies import FORMATS, described, values
+from tests.property.strategies import FORMATS, described, select, values
 from tests.servers.web import Web, running
 
 Request = tuple[str, Range | None]
@@ -61,23 +61,6 @@ class Alone(Counted, SmallestStore):
 
 
 KINDS: tuple[Any, ...] = (Near, Far, Alone)
-
-
-def select(draw: Any, shape: tuple[int, ...]) -> tuple[str, Any]:
-    """Return an attribute of a view, "" for the view itself, and what goes in its brackets."""
-    kinds = ["slices", "lists", "points", "mask"] if shape and 0 not in shape else ["slices"]
-    kind = draw(st.sampled_from(kinds))
-    if kind == "mask":
-        return "", np.random.default_rng(draw(st.integers(0, 99))).random(shape) < 0.1
-    if kind == "points":
-        lists = (st.lists(st.integers(0, n - 1), min_size=3, max_size=3) for n in shape)
-        return "vindex", tuple(map(draw, lists))
-    parts: list[Any] = []
-    for n in shape:
-        part = st.slices(n) | st.integers(-n, n - 1) if n else st.slices(n)
-        listed = st.lists(st.integers(0, n - 1), min_size=1, max_size=4) if n else part
-        parts.append(draw(part | listed if kind == "lists" else part))
-    return "oindex" if kind == "lists" else "", tuple(parts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
