@@ -278,3 +278,17 @@ def test_the_inventory_of_a_lake_has_a_line_for_each_array(ocean: Path) -> None:
     ]  # fmt: skip
     stored = sum(file.stat().st_size for file in (ocean / "deep/t/c").rglob("*") if file.is_file())
     assert table[1].split()[-2] == f"{600 * 4 / stored:.1f}"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs symbolic links")
+def test_the_inventory_goes_on_after_an_array_whose_keys_cannot_be_listed(tmp_path: Path) -> None:
+    group = oz.create_group(tmp_path / "a lake/x%41.zarr")
+    for name in "abc":
+        group.create_array(name, data=np.arange(4), chunks=2)
+    (tmp_path / "a lake/x%41.zarr/b/c/9").symlink_to("nothing")
+    result = run("inventory", (tmp_path / "a lake").as_uri(), "--json")
+    assert result.exit_code == 3
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(each["name"], each.get("error")) for each in found] == [
+        ("a", None), ("b", "StoreError"), ("c", None)
+    ]  # fmt: skip

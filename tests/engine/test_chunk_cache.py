@@ -180,6 +180,12 @@ def test_kept_chunks_of_any_array_are_read_as_stored_ones(
         assert bits(view.read()) == bits(expected)
 
 
+def test_kept_chunks_have_the_byte_order_of_the_array(kept: ChunkCache) -> None:
+    array = oz.create_array({}, data=np.arange(8, dtype=">i4"), chunks=4, zarr_format=2)
+    for _ in range(2):
+        assert array[...].tolist() == [*range(8)]
+
+
 def test_nothing_is_cached_by_default() -> None:
     store = Counted()
     array = oz.create_array(store, data=DATA, chunks=(8, 8))

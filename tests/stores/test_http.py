@@ -194,6 +194,9 @@ def test_keys_are_listed_only_where_the_server_offers_it(web: Web) -> None:
         b"", b"[]", b"{}", b"\xff", b'{"keys": 1, "prefixes": [], "next": null}',
         b'{"keys": {"..%2Fx": 1}, "prefixes": [], "next": null}',
         b'{"keys": {}, "prefixes": ["a%2F..%2Fb"], "next": null}',
+        b"[" * 200_000, b'{"keys": {"a": "3"}, "prefixes": [], "next": null}',
+        b'{"keys": {"%FF": 3}, "prefixes": [], "next": null}',
+        b'{"keys": {}, "prefixes": ["\\ud800"], "next": null}',
     ],
 )  # fmt: skip
 def test_a_listing_that_is_no_listing_is_an_error(web: Web, listing: bytes) -> None:
@@ -203,6 +206,16 @@ def test_a_listing_that_is_no_listing_is_an_error(web: Web, listing: bytes) -> N
     assert store.get("k") == DIGITS
     with pytest.raises(StoreError, match="cannot list"):
         stores.list_dir(store, "")
+
+
+def test_folders_without_end_are_an_error(web: Web) -> None:
+    listing = b'{"keys": {}, "prefixes": ["a"], "next": null}'
+    web.values |= {"data/" + "a/" * n: listing for n in range(200)} | {"data/k": DIGITS}
+    web.extra_headers["X-Omnizarr"] = "list"
+    store = open_store(web)
+    assert store.get("k") == DIGITS
+    with pytest.raises(StoreError, match="nested too deeply"):
+        list(stores.list_sizes(store, ""))
 
 
 # What it is

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -116,11 +119,17 @@ def test_a_listing_hides_what_is_not_served(lake: Path) -> None:
     (lake / "notes.txt").write_text("mine")
     (lake / "x.zarr" / "out").symlink_to(lake.parent)
     (lake / "x.zarr" / ".__omnizarr_lock__").write_text("")
+    (lake / "x.zarr" / "notes").symlink_to("/etc/hostname")
+    (lake / "x.zarr" / "absent").symlink_to("nothing")
+    (lake / "x.zarr" / "a\tb").write_text("")
+    if sys.platform == "linux":  # others refuse it
+        (lake / "x.zarr" / os.fsdecode(b"\xff")).write_text("")
     with client_of(lake) as client:
         top = client.get("store/?list").json()
         assert top == {"keys": {}, "prefixes": ["deep", "x.zarr"], "next": None}
         inner = client.get("store/x.zarr/?list").json()
-        assert [*inner["keys"]] == ["zarr.json"]
+        assert [*inner["keys"]] == ["absent", "zarr.json"]
+        assert {unquote(name) for name in inner["prefixes"]} == {*ODD}
         assert client.get("store/x.zarr/out/?list").status_code in (403, 404)
         assert client.get("store/x.zarr%2F..%2F..%2F/?list").status_code == 400
 

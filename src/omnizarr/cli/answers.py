@@ -262,7 +262,7 @@ def find_hierarchies(where: str, storage_options: Options = None) -> Iterator[st
 
 def path_below(where: str, path: str) -> str:
     """Return the path or URL of what is below; the query of a URL, such as a token, stays."""
-    if where.startswith(("http://", "https://")):
+    if where.startswith(("http://", "https://", "file://")):
         start, question, query = where.partition("?")
         return f"{start.rstrip('/')}/{quote(path)}{question}{query}"
     return path if where == "." else f"{where.rstrip('/')}/{path}"

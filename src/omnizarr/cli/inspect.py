@@ -191,10 +191,14 @@ def _arrays_in(path: str, options: Options, listing: bool) -> Iterator[dict[str,
         start, top = find(path, "", options)
         nodes = iter([("", start, top)]) if isinstance(top, ArrayModel) else _members(start, True)
         for name, location, node in nodes:
-            if isinstance(node, Exception):
-                yield {"name": name, **error_json(node)}
-            elif isinstance(node, ArrayModel):
-                yield _entry(name, location, node, True, listing)
+            error = node if isinstance(node, Exception) else None
+            if isinstance(node, ArrayModel):
+                try:
+                    yield _entry(name, location, node, True, listing)
+                except (OmnizarrError, OSError) as e:  # other arrays can still be read
+                    error = e
+            if error is not None:
+                yield {"name": name, **error_json(error)}
     except (OmnizarrError, OSError) as e:
         yield {"name": "", **error_json(e)}
 

@@ -16,7 +16,6 @@ generations are at hand, the kernel copies the elements from them.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
@@ -263,8 +262,8 @@ def _decoded_layout(array: BoundArray) -> kernel.Layout | None:
             if pipeline.sharded is not None and [*pipeline.axes] == sorted(pipeline.axes):
                 pipeline = pipeline.sharded[0].inner
             if pipeline.sharded is None:
-                plain = Named("bytes", {"endian": sys.byteorder})
-                capsule = kernel.describe(bind_pipeline((plain,), pipeline.spec), keep_empty=True)
+                plain = bind_pipeline((Named("bytes", {}),), pipeline.spec)  # as in memory
+                capsule = kernel.describe(plain, keep_empty=True)
                 found = capsule and kernel.Layout(capsule, 0, ord("/"), False, False, True)
         array.layouts[False, ChunkCache] = found
     return cast("kernel.Layout | None", array.layouts[False, ChunkCache])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import gzip
-import json
 import re
 import time
 import zlib
@@ -17,10 +16,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
+from operator import index
 from typing import Any
-from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, unquote_to_bytes, urljoin, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
+from omnizarr._json import MAX_DEPTH, load_object
 from omnizarr.concurrency.cache import cached
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import (
@@ -30,7 +31,13 @@ from omnizarr.concurrency.retry import (
     TransientError,
     take_retry,
 )
-from omnizarr.errors import InvalidArgument, StoreError, descriptor_shortage, known_names
+from omnizarr.errors import (
+    InvalidArgument,
+    OmnizarrError,
+    StoreError,
+    descriptor_shortage,
+    known_names,
+)
 from omnizarr.stores import base, curl, identity, tracing
 from omnizarr.stores.base import Range, Requests, Traits, VersionedValue, is_web_page, redact_url
 from omnizarr.stores.byte_ranges import Speed, fetch_together
@@ -176,6 +183,8 @@ class HTTPStore(NeverWritten):
         return _generation(self._value(key, None, "HEAD")[1])
 
     def _list_entries(self, prefix: str) -> Iterator[base.Entry]:
+        if prefix.count("/") > MAX_DEPTH:
+            raise StoreError(f"cannot list {prefix!r} in {self!r}: it is nested too deeply")
         keys, prefixes = self._list_dir(prefix)
         yield from map(base.Entry, keys, keys.values())
         for inner in prefixes:
@@ -187,19 +196,23 @@ class HTTPStore(NeverWritten):
         prefixes, after = base.Names(), ""
         where = f"{self._base}/{quote(prefix)}{self._query or '?'}&list&after="
 
-        def ask() -> bytes | None:
+        def ask() -> bytes:
             request = self._request()._replace(url=where + after)
-            return self._interpret(self._response(request), request, None)[0]
+            return self._interpret(self._response(request), request, None)[0] or b""
+
+        def whole(name: str) -> str:
+            return check_key(prefix + unquote_to_bytes(name).decode())
 
         while True:
             try:
-                found = json.loads(self.retry.call(ask, store=self))  # type: ignore[arg-type]
-                keys |= {check_key(prefix + unquote(k)): n for k, n in found["keys"].items()}
-                prefixes += [check_key(prefix + unquote(p)) + "/" for p in found["prefixes"]]
+                found = load_object(self.retry.call(ask, store=self), "?list")
+                sizes = found["keys"].items()
+                keys |= {whole(key): None if n is None else index(n) for key, n in sizes}
+                prefixes += [whole(name) + "/" for name in found["prefixes"]]
                 before, after = after, found["next"] or ""
                 if unquote(after) <= unquote(before):
                     return keys, prefixes
-            except (StoreError, ValueError, TypeError, LookupError, AttributeError) as e:
+            except (OmnizarrError, ValueError, TypeError, LookupError, AttributeError) as e:
                 raise StoreError(f"cannot list {prefix!r} in {self!r}: {e!r}") from e
 
     # Requests

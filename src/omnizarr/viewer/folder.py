@@ -7,7 +7,9 @@ that leads out of the folder is listed with its error and not followed, unless t
 from __future__ import annotations
 
 import os
+import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -24,6 +26,7 @@ MAX_DEPTH = 32  # folders above a hierarchy
 MAX_KNOWN = 256  # hierarchies that are kept open
 SECONDS = 5.0  # until it is looked again what is at a path
 _OUTSIDE = "a symbolic link that leads out of the folder, which is not followed (--follow-links)"
+_NO_TEXT = re.compile(r"[\x00-\x1f\ud800-\udfff]")  # in keys that the server refuses
 _LINK = "a symbolic link to a folder, which is not followed"
 
 
@@ -186,15 +189,18 @@ class Folder:
             ends = {key for each in extension.list_dir(store, start) for key in each}
         else:
             ends = {p if extension.is_archive(p) else f"{p}/" for p in self.names(path)}
-        known = sorted(end for end in ends if not extension.is_ours(end) and end > start + after)
-        shown = known[:limit]
-        keys, sizes = [end for end in shown if not end.endswith("/")], dict[str, int]()
+        ends = {e for e in ends if not (extension.is_ours(e) or _NO_TEXT.search(e))}
+        known = sorted(end for end in ends if end > start + after)
+        page = known[:limit]
+        inside = [e for e in page if not self._leads_outside(paths.join(path, e[len(start) :]))]
+        keys, sizes = [end for end in inside if not end.endswith("/")], dict[str, int]()
         if isinstance(store, extension.HasSizes):
-            sizes = store.sizes(keys)
+            with suppress(OmnizarrError):  # a link to nothing has none
+                sizes = store.sizes(keys)
         return {
             "keys": {quote(key[len(start) :], safe=""): sizes.get(key) for key in keys},
-            "prefixes": [quote(e[len(start) : -1], safe="") for e in shown if e.endswith("/")],
-            "next": quote(shown[-1][len(start) :]) if shown != known else None,
+            "prefixes": [quote(e[len(start) : -1], safe="") for e in inside if e.endswith("/")],
+            "next": quote(page[-1][len(start) :]) if page != known else None,
         }
 
     def _exists(self, path: str) -> bool:
