@@ -312,13 +312,14 @@ def test_the_store_works_in_a_forked_process_and_its_parent(web: Web) -> None:
     read()
 
 
-@pytest.mark.parametrize("url", ["http://", "https:///path", "http:"])
-def test_a_url_without_a_host_is_refused(url: str) -> None:
+@pytest.mark.parametrize("url", ["http://", "https:///path", "http:", "http://\u00e9/path"])
+def test_a_url_without_a_host_in_ascii_is_refused(url: str) -> None:
     with pytest.raises(StoreError, match="http"):
         HTTPStore(url)
 
 
-def test_a_header_with_a_line_break_is_refused_without_its_value() -> None:
+@pytest.mark.parametrize("end", ["\nX-Other: 1", "\0", "\u20ac"])
+def test_a_header_that_cannot_be_sent_is_refused_without_its_value(end: str) -> None:
     with pytest.raises(oz.InvalidArgument, match="'Authorization' has a line break") as caught:
-        HTTPStore("http://127.0.0.1:9/x", headers={"Authorization": "secret\nX-Other: 1"})
+        HTTPStore("http://127.0.0.1:9/x", headers={"Authorization": f"secret{end}"})
     assert "secret" not in str(caught.value)

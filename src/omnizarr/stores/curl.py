@@ -86,9 +86,10 @@ class Connections:
             while sent or begun < count:
                 while begun < count and len(sent) < most:
                     handle = self._free.pop() if self._free else _handle()
-                    sent[handle] = begun, [], []
-                    _prepare(handle, requests[begun], *sent[handle][1:], timeout)
+                    each: tuple[int, list[bytes], list[bytes]] = begun, [], []
+                    _prepare(handle, requests[begun], *each[1:], timeout)
                     multi.add_handle(handle)
+                    sent[handle] = each
                     begun += 1
                 self._act(0)
                 _, done, failed = multi.info_read(count)

@@ -72,17 +72,26 @@ class HTTPStore(NeverWritten):
         `absent_status`: status codes that mean a missing key on this server besides 404 and 410.
         """
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise StoreError(f"{redact_url(url)!r} is not http://host/path or https://host/path")
+        user, at, host = parts.netloc.rpartition("@")
+        if parts.scheme not in ("http", "https") or not parts.hostname or not host.isascii():
+            raise StoreError(
+                f"{redact_url(url)!r} is not http://host/path or https://host/path, where the host"
+                " is in ASCII, xn--... for other letters"
+            )
         self.headers = {"Accept-Encoding": "identity", **(headers or {})}
         for name, value in self.headers.items():
-            if any(mark in f"{name}{value}" for mark in "\r\n"):
-                raise InvalidArgument(f"the header {name!r} has a line break, which HTTP forbids")
-        user, at, host = parts.netloc.rpartition("@")
+            text = f"{name}{value}"
+            if not (text.isascii() and text.isprintable()):
+                raise InvalidArgument(
+                    f"the header {name!r} has a line break or another character that HTTP forbids"
+                )
         if at:
             login = unquote(user) if ":" in user else f"{unquote(user)}:"
             self.headers["authorization"] = f"Basic {b64encode(login.encode()).decode()}"
-        path, query = (quote(p, "/%:;=@!$&'()*+,?~[]") for p in (parts.path, parts.query))
+        path, query = (
+            quote(p, "/%:;=@!$&'()*+,?~[]", errors="surrogateescape")
+            for p in (parts.path, parts.query)
+        )
         self._base = urlunsplit((parts.scheme, host, path.rstrip("/"), "", ""))
         self._query = f"?{query}" if query else ""
         self.retry = retry or Retry()
