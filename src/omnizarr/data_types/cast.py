@@ -49,16 +49,33 @@ def as_type(
     # NumPy would convert durations by the average length of a month.
     if dtype.kind == "m" and units & {"Y", "M"} and not units <= {"Y", "M", "generic"}:
         raise WrongType(f"{array.dtype} as {dtype}: months and years have no fixed number of days")
-    out = array.astype(dtype, casting=casting, copy=False)
-    if times and np.can_cast(array.dtype, dtype, "safe"):
-        good = _is_kept(array, out)
-        if not good.all():
-            first = array[~good].flat[0]
-            raise InvalidArgument(f"{first} is out of the range of {dtype}; use a coarser unit")
+    try:
+        out = array.astype(dtype, casting=casting, copy=False)
+        finer = times and np.can_cast(array.dtype, dtype, "safe")
+        good = _is_kept(array, out) if finer else np.True_
+        first = None if good.all() else array[~good].flat[0]
+    except OverflowError:  # for times, of NumPy 2.5 and later
+        if not times:
+            raise
+        first = _first_too_far(array.ravel(), dtype)
+    if first is not None:
+        raise InvalidArgument(f"{first} is out of the range of {dtype}; use a coarser unit")
     if dtype.kind in "mM" and out.dtype != dtype:
         found, out = out, np.empty(out.shape, f"V{dtype.itemsize}").view(dtype)
         out[...] = found
     return out
+
+
+def _first_too_far(times: Values, dtype: np.dtype[Any]) -> Any:
+    """Return the first of some times that NumPy refuses to convert."""
+    while times.size > 1:
+        half = times.size // 2
+        try:
+            times[:half].astype(dtype)
+            times = times[half:]
+        except OverflowError:
+            times = times[:half]
+    return times[0]
 
 
 def _is_kept(times: Values, out: Values) -> Any:
@@ -154,18 +171,25 @@ def as_array(value: Any, dtype: np.dtype[Any]) -> Values:
         return np.asarray(value, _of_objects(dtype))
     if kind in "SUTVO":
         return np.asarray(value, object)
-    found = np.asarray(value)
+    try:
+        found = np.asarray(value)
+    except OverflowError:  # of NumPy 2.5 and later, where times have no common unit
+        if _any_item(value, _is_array):
+            raise
+        return np.asarray(value, object)
     # NumPy gives all items of a list one unit of time, and wraps those that it does not reach.
     times = kind in "mM" and found.dtype.kind in "mM" and isinstance(value, (list, tuple))
     # Times in arrays would become numbers among objects.
-    if times and not _any_item(
-        value, lambda i: hasattr(i, "dtype") and not isinstance(i, np.generic)
-    ):
+    if times and not _any_item(value, _is_array):
         return np.asarray(value, object)
     # NumPy makes floats of integers that no integer type has together, and text of mixed lists.
     changed = found.dtype.kind in "US" or (kind in "biu" and found.dtype.kind == "f")
     changed = changed or _any_item(value, is_masked_array)  # of which NumPy makes numbers
     return np.asarray(value, object) if changed else found
+
+
+def _is_array(item: Any) -> bool:
+    return hasattr(item, "dtype") and not isinstance(item, np.generic)
 
 
 def _any_item(value: Any, test: Callable[[Any], bool]) -> bool:
