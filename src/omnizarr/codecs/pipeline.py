@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import registry
+from omnizarr import errors, registry
 from omnizarr.codecs.codec import (
     ArrayArray,
     ArrayBytes,
@@ -32,15 +32,7 @@ from omnizarr.codecs.codec import (
 )
 from omnizarr.codecs.filters import Transpose
 from omnizarr.data_types import as_type
-from omnizarr.errors import (
-    ChunkError,
-    InvalidMetadata,
-    MissingPackage,
-    OmnizarrError,
-    Problem,
-    UnknownExtension,
-    error_context,
-)
+from omnizarr.errors import ChunkError, InvalidMetadata, Problem, UnknownExtension, error_context
 from omnizarr.formats.codec_names import effective
 from omnizarr.model import Named
 from omnizarr.model.node import PREFIX
@@ -304,7 +296,7 @@ def decode_bytes(codecs: Sequence[tuple[BytesBytes, int | None]], data: Buffer) 
 
 def codec_context(codec: Codec, verb: str) -> error_context:
     """Have errors of the block name the codec; a codec of any package may raise anything."""
-    name, ignore = _name(codec), (ChunkError, MissingPackage, MemoryError)
+    name, ignore = _name(codec), (ChunkError, errors.MissingPackage, MemoryError)
     where = f"codec {name!r}: {verb}"
     return error_context(where, into=ChunkError, catch=(Exception,), ignore=ignore, codec=name)
 
@@ -331,7 +323,7 @@ def run_requests(requests: Requests[T], fetch: Callable[[list[Request]], Answers
         while True:
             try:
                 answers = fetch(wanted)
-            except OmnizarrError as e:
+            except errors.OmnizarrError as e:
                 wanted = requests.throw(e)
             else:
                 wanted = requests.send(answers)

@@ -22,13 +22,8 @@ from omnizarr.chunk_key_encodings import Default, Draft, V2Keys
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.filters import Transpose
 from omnizarr.codecs.serializers import Bytes, holds_text
-from omnizarr.concurrency.pool import (
-    bytes_in_flight,
-    is_abandoned,
-    return_threads,
-    take_threads,
-    thread_slots,
-)
+from omnizarr.concurrency import pool
+from omnizarr.concurrency.pool import bytes_in_flight, return_threads, take_threads, thread_slots
 from omnizarr.config import Config
 from omnizarr.data_types import own_type
 from omnizarr.engine.binding import BoundArray
@@ -297,7 +292,7 @@ def _decode_each(
         if value is None:
             array.note_missing()
         with decoders:
-            if is_abandoned():  # and the caller has its array back
+            if pool.is_abandoned():  # and the caller has its array back
                 return
             began = perf_counter()
             given = layout.capsule, listed[number], None, b"", [value], data

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import config
+from omnizarr import config, stores
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.codec import Buffer, Region, is_fill
 from omnizarr.codecs.pipeline import Decode, Requests, run_requests
@@ -24,18 +24,7 @@ from omnizarr.engine.missing_chunks import Coords, FilledParts
 from omnizarr.engine.prefetch import fetch_ahead
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
-from omnizarr.stores import (
-    Store,
-    direct_file_root,
-    direct_values,
-    erase_values,
-    file_root,
-    get_many,
-    set_many,
-    supports_compare_and_set,
-    traits,
-    update_value,
-)
+from omnizarr.stores import Store, direct_file_root, get_many, supports_compare_and_set, traits
 from omnizarr.stores.byte_ranges import read_consistently
 from omnizarr.stores.operations import conditionally, waits_for
 from omnizarr.stores.tracing import in_array
@@ -60,7 +49,7 @@ def fetch(array: BoundArray, plan: Plan, nbytes: int, use: Callable[[Row, Any], 
     """
     store, count = array.chunk_store, plan.count
     # Of files, threads that each read and decode some are quicker than fetching ahead.
-    in_files = file_root(store) is not None
+    in_files = stores.file_root(store) is not None
     if in_files and array.first_pipeline.sharded is None:
         batches, number = _file_batches(array, plan.rows(), count)
         for_each(batches, number, partial(_fetch_some, array, use=use), nbytes, waits=False)
@@ -184,7 +173,7 @@ def _read_consistently(
     inner chunk. Stores with a high latency are not asked again: they tell the version of a part.
     """
     store, low_latency = array.chunk_store, traits(array.chunk_store).low_latency
-    in_memory = low_latency and direct_values(store) is not None
+    in_memory = low_latency and stores.direct_values(store) is not None
     if pipeline.sharded is None or in_memory:  # one value
         [data] = yield [(key, None)]
         return None if data is None else partial(pipeline.decode_into, data, region)
@@ -353,7 +342,7 @@ def _replace(array: BoundArray, row: Row, change: Change) -> None:
         return cast(Buffer, _own(array.chunk_store, new))
 
     with chunk_context("write", array, row.coords):
-        update_value(array.chunk_store, array.key(row.coords), changed)
+        stores.update_value(array.chunk_store, array.key(row.coords), changed)
 
 
 def _box(
@@ -392,9 +381,9 @@ def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> 
         if hasattr(store, "change_many"):
             store.change_many(changes)
             return
-        erase_values(store, [key for key, data in changes.items() if data is None])
+        stores.erase_values(store, [key for key, data in changes.items() if data is None])
     try:
-        set_many(store, [(key, data) for key, data in changes.items() if data is not None])
+        stores.set_many(store, [(key, data) for key, data in changes.items() if data is not None])
     except OmnizarrError:  # storing each chunk on its own shows which one it is
         for row in rows:
             if (data := changes[array.key(row.coords)]) is not None:

@@ -27,12 +27,7 @@ from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.model.node import FillValue
 from omnizarr.publish.publication import wait_for_replacement
 from omnizarr.publish.stage import epoch, last_replacement
-from omnizarr.stores import (
-    direct_file_root,
-    direct_values,
-    get_existing,
-    supports_compare_and_set,
-)
+from omnizarr.stores import direct_file_root, direct_values, get_existing, supports_compare_and_set
 from omnizarr.stores.base import traits
 from omnizarr.stores.leases import lease_key
 

@@ -16,26 +16,12 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from omnizarr.errors import InvalidMetadata, Problem
+from omnizarr.formats import numpy_types
 from omnizarr.formats.format import cannot
-from omnizarr.formats.numpy_types import (
-    byte_orders,
-    from_type_string,
-    itemsize,
-    to_type_string,
-    without_order,
-)
-from omnizarr.model import ArrayModel, Named
+from omnizarr.formats.numpy_types import byte_orders, itemsize, to_type_string, without_order
+from omnizarr.model import ArrayModel, Named, node
 from omnizarr.model.fields import Fields, named
-from omnizarr.model.node import (
-    ARRAY_COMPRESSORS,
-    ARRAY_TO_ARRAY,
-    ARRAY_TO_BYTES,
-    BYTES_FILTERS,
-    CHECKSUMS,
-    IMAGE_COMPRESSORS,
-    IMAGE_FORMATS,
-    PREFIX,
-)
+from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, CHECKSUMS, IMAGE_FORMATS, PREFIX
 
 Step: TypeAlias = dict[str, Any]  # a configuration of numcodecs, with its id
 # A filter on arrays that a version 2 document lists after one on bytes, or that sees the bytes of
@@ -57,7 +43,7 @@ _WITH_PREFIX = frozenset(
     }
 )
 # Codecs of imagecodecs that have the same name and configuration in both.
-_OF_IMAGES = IMAGE_FORMATS | IMAGE_COMPRESSORS
+_OF_IMAGES = IMAGE_FORMATS | node.IMAGE_COMPRESSORS
 
 
 def from_ids(steps: Sequence[Step], order: str, rank: int, data_type: Named) -> tuple[Named, ...]:
@@ -166,7 +152,7 @@ def _to_id(codec: Named, format_name: str) -> dict[str, Any]:
 def split_compressor(steps: list[Step]) -> tuple[list[Step] | None, Step | None]:
     """Split numcodecs configurations into the filters and the compressor of version 2."""
     last = steps[-1]["id"] if steps else None
-    filters = (ARRAY_TO_ARRAY | ARRAY_TO_BYTES | BYTES_FILTERS) - ARRAY_COMPRESSORS
+    filters = (ARRAY_TO_ARRAY | ARRAY_TO_BYTES | node.BYTES_FILTERS) - node.ARRAY_COMPRESSORS
     if last is None or last in filters:
         return steps or None, None
     return steps[:-1] or None, steps[-1]
@@ -361,7 +347,7 @@ def _stated(step: Step, side: int) -> Named | None:
     if not isinstance(text, str) or not text:
         return None
     try:
-        return from_type_string(text, order_needed=False)
+        return numpy_types.from_type_string(text, order_needed=False)
     except InvalidMetadata:
         named = Named(text)  # such as "float32"
         return named if itemsize(named) else None

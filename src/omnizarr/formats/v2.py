@@ -7,12 +7,7 @@ from typing import Any
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidName, Problem
 from omnizarr.formats import codec_names, format
-from omnizarr.formats.format import (
-    Documents,
-    Format,
-    check_version,
-    parse_once,
-)
+from omnizarr.formats.format import Documents, Format, check_version, parse_once
 from omnizarr.formats.numpy_types import to_type_string
 from omnizarr.formats.v1 import check_fill, read_type
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths

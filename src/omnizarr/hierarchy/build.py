@@ -14,27 +14,11 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
-from omnizarr import stores
+from omnizarr import errors, stores
 from omnizarr.concurrency import key_locks
 from omnizarr.engine import BoundArray, was_bound
-from omnizarr.errors import (
-    InvalidArgument,
-    InvalidName,
-    NodeChanged,
-    NodeExists,
-    NodeNotFound,
-    OmnizarrError,
-    StoreError,
-    WrongType,
-)
-from omnizarr.formats import (
-    Documents,
-    Format,
-    Probe,
-    consolidated,
-    is_metadata,
-    publication_order,
-)
+from omnizarr.errors import NodeChanged, NodeExists, OmnizarrError, StoreError, WrongType
+from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata, publication_order
 from omnizarr.hierarchy.array import Array, data_type_of
 from omnizarr.hierarchy.attributes import lock_nodes, pinned_node, stored_keys
 from omnizarr.hierarchy.consolidated import (
@@ -90,7 +74,9 @@ def make_array(
         raise WrongType("give the shape of the new array, or data")
     model = array_model(location.format, shape, dtype, options)
     if data is not None and tuple(data.shape) != model.shape:
-        raise InvalidArgument(f"data of shape {tuple(data.shape)} do not fit shape {model.shape}")
+        raise errors.InvalidArgument(
+            f"data of shape {tuple(data.shape)} do not fit shape {model.shape}"
+        )
     return store_array(location, model, data, overwrite, ArrayConfig.of(options.get("config")))
 
 
@@ -531,7 +517,7 @@ def _locked_node(location: Location) -> Iterator[None]:
     with lock_replacement(location.store), lock_nodes(location):
         settle_replacements(location.store, location.path)  # else it would come back
         if location.find([]) is None:
-            raise NodeNotFound(
+            raise errors.NodeNotFound(
                 f"there is no array or group at {location}; another writer may just have deleted or"
                 " moved it"
             )
@@ -556,7 +542,7 @@ def move(source: Location, target: Location) -> None:
     source.check_writable()
     target.check_new()
     if not source.path or paths.prefix(target.path).startswith(paths.prefix(source.path)):
-        raise InvalidName(f"{source} cannot be moved into itself, nor the root anywhere")
+        raise errors.InvalidName(f"{source} cannot be moved into itself, nor the root anywhere")
     with _locked_node(source):
         check_erasable(source.store, source.path, source.format)
         renamed = dict(_renamed(source, target))

@@ -9,16 +9,8 @@ from typing import Any, Unpack, overload
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import data_types
-from omnizarr.errors import (
-    InvalidArgument,
-    NodeExists,
-    NodeNotFound,
-    Problem,
-    WrongNode,
-    warn,
-    warn_of_problems,
-)
+from omnizarr import data_types, errors
+from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, Problem, WrongNode, warn
 from omnizarr.formats import title
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
@@ -91,7 +83,7 @@ class Group(NodeHandle[GroupModel]):
         problems: list[Problem] = []
         location = self._location.child(path)
         node = location.find(problems)
-        warn_of_problems(problems)
+        errors.warn_of_problems(problems)
         return None if node is None else open_node(location, node)
 
     def get(self, path: str, default: Any = None) -> Any:

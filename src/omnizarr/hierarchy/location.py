@@ -8,26 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from omnizarr import config, stores
-from omnizarr.errors import (
-    InvalidMetadata,
-    NodeChanged,
-    NodeExists,
-    NodeNotFound,
-    Problem,
-    ReadOnly,
-    StoreError,
-    warn,
-    warn_of_problems,
-)
-from omnizarr.formats import (
-    Documents,
-    Format,
-    Probe,
-    consolidated,
-    is_metadata,
-    publication_order,
-)
+from omnizarr import config, errors, stores
+from omnizarr.errors import InvalidMetadata, NodeChanged, NodeExists, Problem, ReadOnly, warn
+from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata, publication_order
 from omnizarr.hierarchy.consolidated import (
     ConsolidatedMetadata,
     consolidated_formats,
@@ -96,9 +79,9 @@ class Location:
         """Read the node from its own metadata; raise NodeNotFound or InvalidMetadata."""
         problems: list[Problem] = []
         node = self._read_own(problems)
-        warn_of_problems(problems)
+        errors.warn_of_problems(problems)
         if node is None:
-            raise NodeNotFound(f"there is no array or group at {self}")
+            raise errors.NodeNotFound(f"there is no array or group at {self}")
         self.warn_of_name()
         return node
 
@@ -178,7 +161,7 @@ class Location:
         replaced it was interrupted.
         """
         if not stores.can_list(self.store):
-            raise StoreError(f"cannot list the members of {self}; open them by name")
+            raise errors.StoreError(f"cannot list the members of {self}; open them by name")
         if self.path.count("/") >= MAX_DEPTH:
             raise InvalidMetadata(
                 f"{self.store!r} has groups more than {MAX_DEPTH} levels deep; open these by path"

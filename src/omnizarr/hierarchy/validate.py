@@ -7,17 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from omnizarr import errors
 from omnizarr._json import dumps, loads
 from omnizarr.codecs import bind_codec
 from omnizarr.engine import BoundArray
-from omnizarr.errors import (
-    InvalidMetadata,
-    MissingPackage,
-    NodeNotFound,
-    OmnizarrError,
-    Problem,
-    UnknownExtension,
-)
+from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrError, Problem, UnknownExtension
 from omnizarr.formats import Documents, Format, Probe, check_entry, consolidated, guess_format
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import (
@@ -198,7 +192,7 @@ def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
             if found in seen:
                 continue
             seen.add(found)
-            later = isinstance(e, (UnknownExtension, MissingPackage))
+            later = isinstance(e, (UnknownExtension, errors.MissingPackage))
             text = text.removeprefix(f"{field}: ")
             problems.append(Problem(key, field, text, "warning" if later else "error"))
 

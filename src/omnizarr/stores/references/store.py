@@ -24,13 +24,8 @@ from omnizarr.stores.base import Names, Range, Requests, Store, Values, redact_u
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import NeverWritten, check_key, check_prefix, is_key
-from omnizarr.stores.references import PREFIX, SCHEME
-from omnizarr.stores.references.document import (
-    ZMETADATA,
-    Document,
-    ParquetReferences,
-    ReferenceTarget,
-)
+from omnizarr.stores.references import PREFIX, SCHEME, document
+from omnizarr.stores.references.document import Document, ParquetReferences, ReferenceTarget
 from omnizarr.stores.resolve import resolve
 from omnizarr.stores.wrappers import close_store
 
@@ -281,7 +276,7 @@ class ReferenceStore(NeverWritten, base.ListedStore):
 
     def _read(self, store: Store, name: str) -> Document | ParquetReferences:
         if not name.lower().endswith(".json"):
-            data = store.get(f"{name}/{ZMETADATA}")
+            data = store.get(f"{name}/{document.ZMETADATA}")
             if data is not None:
                 return ParquetReferences(store, f"{name}/", self._name, data)
         data = store.get(name)
