@@ -467,9 +467,9 @@ class CopyOutput(Output):
         old = extension.existing_node(self.store, self.path)
         if old is None:
             raise NodeExists(f"{self} holds data, but no Zarr node; copy to another destination")
-        extension.check_erasable(self.store, self.path, old[0])
+        extension.lookup.check_erasable(self.store, self.path, old[0])
         publication.clear_abandoned(self.store, self.path)
-        staged = extension.stage(self.store, self.path)
+        staged = extension.stage.stage(self.store, self.path)
         staged.check(self._extent)
         if stores.traits(self.store).process_local:  # where another call would not find it
             self._staged = Publication.staged(staged)
