@@ -18,18 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import errors, registry
-from omnizarr.codecs.codec import (
-    ArrayArray,
-    ArrayBytes,
-    Buffer,
-    BytesBytes,
-    Codec,
-    Region,
-    Spec,
-    bind_dataclass,
-    check_kind,
-    is_fill,
-)
+from omnizarr.codecs import codec as interface
+from omnizarr.codecs.codec import ArrayArray, ArrayBytes, Buffer, BytesBytes, Codec, Region, Spec
 from omnizarr.codecs.filters import Transpose
 from omnizarr.data_types import as_type
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem, UnknownExtension, error_context
@@ -128,7 +118,7 @@ def bind_codec(named: Named, where: str) -> Codec:
     elif target is None:
         target = registry.lookup("codec", named.name, where)
     try:
-        bind = getattr(target, "bind", None) or partial(bind_dataclass, target)
+        bind = getattr(target, "bind", None) or partial(interface.bind_dataclass, target)
         bound: Codec = bind(effective(named))
     except InvalidMetadata as e:
         raise placed(e, f"codec {named.stated or named.name!r}", where) from None
@@ -136,7 +126,7 @@ def bind_codec(named: Named, where: str) -> Codec:
         if named.stated:
             registry.lookup("codec", named.stated, where)
         raise
-    check_kind(named.name, bound.kind)
+    interface.check_kind(named.name, bound.kind)
     return bound
 
 
@@ -281,7 +271,7 @@ class CodecPipeline:
         else:
             chunk = np.array(self.decode(old))  # which may be the store's or a codec's own
         chunk[region] = value
-        return None if is_fill(chunk, self.spec.fill) else self.encode(chunk)
+        return None if interface.is_fill(chunk, self.spec.fill) else self.encode(chunk)
 
 
 def decode_bytes(codecs: Sequence[tuple[BytesBytes, int | None]], data: Buffer) -> Buffer:

@@ -33,6 +33,7 @@ from omnizarr.hierarchy.options import ArrayOptions, array_model, check_options
 from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, as_source, write
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.publish import stage as stages
 from omnizarr.publish.publication import (
     DeferredMetadataStore,
     Publication,
@@ -40,16 +41,7 @@ from omnizarr.publish.publication import (
     recover_interrupted,
     settle_replacements,
 )
-from omnizarr.publish.stage import (
-    PROBE,
-    Extent,
-    Mark,
-    begin_writing,
-    end_writing,
-    marker,
-    stage,
-    stages_quickly,
-)
+from omnizarr.publish.stage import PROBE, Extent, Mark, begin_writing, end_writing, marker, stage
 from omnizarr.stores import Store
 from omnizarr.stores.base import value_digest
 
@@ -340,7 +332,7 @@ def build(location: Location, *, overwrite: bool, operation: str, implied: bool 
     """
     with lock_replacement(location.store) if overwrite else nullcontext():
         old = check_new(location, overwrite, implied)
-        if old is None and not stages_quickly(location.store):
+        if old is None and not stages.stages_quickly(location.store):
             return begin_deferred(location, Mark(operation), overwrite)
         if old is None:
             _clear_leftovers(location, overwrite, operation)

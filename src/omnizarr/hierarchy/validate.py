@@ -7,21 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from omnizarr import errors
+from omnizarr import errors, registry
 from omnizarr._json import dumps, loads
 from omnizarr.codecs import bind_codec
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrError, Problem, UnknownExtension
-from omnizarr.formats import Documents, Format, Probe, check_entry, consolidated, guess_format
+from omnizarr.formats import Documents, Format, Probe, consolidated, detect
+from omnizarr.hierarchy import lookup
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import (
-    absence_reason,
-    fetch_probe,
-    has_store_path,
-    resolve_store_path,
-)
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.registry import lookup
 from omnizarr.stores import MemoryStore, Store, get_existing
 
 
@@ -50,13 +44,13 @@ def validate(
         >>> oz.validate({"zarr_format": 3, "node_type": "grup"})[0].field
         'node_type'
     """
-    if isinstance(what, Mapping) and not has_store_path(what):
+    if isinstance(what, Mapping) and not lookup.has_store_path(what):
         values = (bytes, bytearray, memoryview)  # of a dictionary that is a store
         if not what or not all(isinstance(value, values) for value in what.values()):
             return _validate_metadata(dumps(dict(what)))
     if isinstance(what, bytes) or (isinstance(what, str) and what.lstrip().startswith("{")):
         return _validate_metadata(what if isinstance(what, bytes) else what.encode())
-    return _validate_store(*resolve_store_path(what, path, "r", storage_options))
+    return _validate_store(*lookup.resolve_store_path(what, path, "r", storage_options))
 
 
 def _validate_metadata(data: bytes) -> list[Problem]:
@@ -67,10 +61,10 @@ def _validate_metadata(data: bytes) -> list[Problem]:
     if not isinstance(doc, dict):
         return [Problem("document", "", "expected a JSON object")]
     problems: list[Problem] = []
-    guessed = guess_format(doc, data)
+    guessed = detect.guess_format(doc, data)
     if guessed is None:
         try:
-            check_entry(data, problems)
+            detect.check_entry(data, problems)
         except InvalidMetadata as e:
             _merge(problems, e)
         return problems
@@ -81,7 +75,7 @@ def _validate_metadata(data: bytes) -> list[Problem]:
 
 def _validate_store(store: Store, path: str) -> list[Problem]:
     probe = Probe(path)
-    metadata = fetch_probe(store, probe)
+    metadata = lookup.fetch_probe(store, probe)
     problems: list[Problem] = []
     try:
         formats = probe.formats(metadata, problems)
@@ -89,7 +83,7 @@ def _validate_store(store: Store, path: str) -> list[Problem]:
         _merge(problems, e)
         return problems
     if not formats:
-        raise NodeNotFound(absence_reason(store, path, None))
+        raise NodeNotFound(lookup.absence_reason(store, path, None))
     for format in formats:
         seen: dict[str, Node] = {}
         for checked in walk_checked(Location(store, path, format)):
@@ -168,7 +162,7 @@ def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
         partial(bind_codec, codec, f"codecs[{i}]") for i, codec in enumerate(bound.model.codecs)
     )
     transformers = (
-        partial(lookup, "storage_transformer", named.name, f"storage_transformers[{i}]")
+        partial(registry.lookup, "storage_transformer", named.name, f"storage_transformers[{i}]")
         for i, named in enumerate(bound.model.storage_transformers)
     )
     checks: list[tuple[str, Callable[[], object]]] = [

@@ -26,18 +26,8 @@ from omnizarr.concurrency.retry import REPLACEMENT
 from omnizarr.errors import Conflict, NodeExists, OmnizarrError, StoreError, warn
 from omnizarr.formats import publication_order
 from omnizarr.model import paths
-from omnizarr.publish.stage import (
-    FOLDER,
-    JOURNAL,
-    MARKER,
-    Extent,
-    Kind,
-    Mark,
-    Stage,
-    WriterProcess,
-    marker,
-    stage,
-)
+from omnizarr.publish import stage as stages
+from omnizarr.publish.stage import FOLDER, JOURNAL, MARKER, Extent, Kind, Mark, Stage, marker, stage
 from omnizarr.stores import leases
 from omnizarr.stores.base import Bytes, ChangesIf, Range, Store, Traits, flat
 from omnizarr.stores.identity import StorageIdentity, storage_identity, unique_key
@@ -298,7 +288,7 @@ def all_stages(store: Store) -> list[Stage]:
     """Return what writers have staged in a store that can list, including active writers."""
     listed = stores.list_dir(store, f"{FOLDER}/")[1] if stores.can_list(store) else ()
     names = (prefix[len(FOLDER) + 1 : -1] for prefix in listed)
-    return [stage(store, name=name) for name in names if WriterProcess.named(name).process]
+    return [stage(store, name=name) for name in names if stages.WriterProcess.named(name).process]
 
 
 def replacing_stage(store: Store, path: str) -> Stage | None:

@@ -21,15 +21,10 @@ from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
+from omnizarr.concurrency import retry as retries
 from omnizarr.concurrency.cache import cached
 from omnizarr.concurrency.pool import in_parallel
-from omnizarr.concurrency.retry import (
-    RETRY_OPTIONS,
-    TRANSIENT_STATUS,
-    Retry,
-    TransientError,
-    take_retry,
-)
+from omnizarr.concurrency.retry import Retry, TransientError, take_retry
 from omnizarr.errors import InvalidArgument, StoreError, descriptor_shortage, known_names
 from omnizarr.stores import base, curl, identity, tracing
 from omnizarr.stores.base import Range, Requests, Traits, VersionedValue, is_web_page, redact_url
@@ -91,7 +86,7 @@ class HTTPStore(NeverWritten):
         known = {k: options.pop(k) for k in _OPTIONS if k in options}
         if options:
             name = sorted(options)[0]
-            known_here = known_names(name, (*_OPTIONS, *RETRY_OPTIONS))
+            known_here = known_names(name, (*_OPTIONS, *retries.RETRY_OPTIONS))
             raise StoreError(
                 f"unknown storage_options {sorted(options)} for {redact_url(url)!r}; {known_here}"
             )
@@ -318,7 +313,7 @@ class HTTPStore(NeverWritten):
                 f"access is denied (status {status}); give the header that it needs, a token:"
                 " storage_options={'headers': {'Authorization': 'Bearer TOKEN'}}" + absent
             )
-        if status in TRANSIENT_STATUS:
+        if status in retries.TRANSIENT_STATUS:
             raise TransientError(said, _retry_after(headers))
         if status not in (200, 206):
             raise StoreError(said)
