@@ -159,7 +159,7 @@ class HierarchyOutput(Output):
             for path, node in sorted(self.nodes.items()):
                 where = self._begun.location.at(path)
                 if state == "new" or extension.existing_node(where.store, path) is None:
-                    where.create(node)
+                    extension.create_node(where, node)
                 else:  # again: the other process may have been killed between two documents
                     texts = where.format.write(path, node)
                     stores.set_many(
@@ -336,7 +336,7 @@ class SeveralNodes(ChangeOutput):
         for path, group in sorted((self.groups or {}).items()):
             where = self.location.at(path)
             if extension.existing_node(where.store, path) is None:
-                where.create(group)
+                extension.create_node(where, group)
         for output in self.outputs.values():
             if not output.is_finished:
                 output.finish()

@@ -204,7 +204,7 @@ class _Jobs:
             if self.remove:
                 self._erase_job(key, journal)
         elif self.remove_jobs:
-            keys = [] if mark.keeps_node else incomplete_keys(self.store, path)
+            keys = [] if mark.kind is Kind.EXTEND else incomplete_keys(self.store, path)
             if mark.kind is Kind.COPY:  # all that is there belongs to the copy
                 below = (
                     k
@@ -257,7 +257,7 @@ class _Jobs:
         for key in entries[len(keys) :]:
             process = paths.name(key).partition("-")[0]
             other = process.isdigit() and int(process) != os.getpid()
-            if other and extension.is_running(int(process)):
+            if other and extension.leases.is_running(int(process)):
                 return True
         if self.root is None:
             return self.busy
@@ -340,7 +340,7 @@ def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]
                     unused = file_locks.is_unused(path, remove=remove)
                 else:
                     recent = time.time() - status.st_mtime < older_than
-                    unused = not recent and not extension.is_running(int(partial[1]))
+                    unused = not recent and not extension.leases.is_running(int(partial[1]))
                     if unused and remove:
                         os.unlink(path)
             except FileNotFoundError:

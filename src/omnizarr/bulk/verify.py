@@ -410,12 +410,12 @@ class KeyListing:
             self._found.report(path, key, message, "leftover")
             return
         half = (
-            mark.keeps_node
+            mark.kind is extension.Kind.EXTEND
             and extension.publication.replacing_stage(self.start.store, path) is not None
         )
         state = "or one below may be absent" if half else mark.effect
         message = f"the node {state}: {mark} was interrupted, or is still writing"
-        if mark.keeps_node:
+        if mark.kind is extension.Kind.EXTEND:
             self._found.report(path, key, message, "leftover")
         else:
             self._found.report(path, key, message, "incomplete", "error")

@@ -62,10 +62,7 @@ def bind(named: Named) -> Codec:
 
 
 class OnBytes:
-    """``filter-on-bytes``: a filter that sees the bytes of the step before as items of its type.
-
-    Only a version 2 document can say so, by listing for example shuffle before delta.
-    """
+    """``filter-on-bytes``, of version 2 only: a filter that sees the bytes before it as items."""
 
     kind: ClassVar[Kind] = "bytes->bytes"
 

@@ -224,10 +224,7 @@ class CodecPipeline:
     # Parts of chunks
 
     def read_part(self, key: str, region: Region) -> Requests[Decode | None]:
-        """Fetch the bytes that a part of a chunk needs; return its decoder, None if missing.
-
-        The decoder fills an array of the region's shape.
-        """
+        """Fetch the bytes of a part of a chunk; return what decodes it, None if it is missing."""
         if self.sharded is None:
             [data] = yield [(key, None)]
             return None if data is None else partial(self.decode_into, data, region)
@@ -240,10 +237,7 @@ class CodecPipeline:
         return [*map(self._to_chunk_axes, decode(out.transpose(self.axes)))]
 
     def _to_chunk_axes(self, box: Region) -> Region:
-        """Return a box of the array that becomes bytes as a box of the chunk.
-
-        Of a reshaped chunk that is all of it.
-        """
+        """Return a box of the array that becomes bytes as one of the chunk; all, if reshaped."""
         if self.reshapes:
             return tuple(slice(0, n) for n in self.spec.shape)
         return tuple(box[self.axes.index(axis)] for axis in range(len(box)))
@@ -296,10 +290,7 @@ def _name(codec: object) -> str:
 
 
 def _typed(codec: ArrayArray, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
-    """Return the array in the type of its specification, for codecs that look at the items.
-
-    The byte order of storage is a matter of the codec that makes bytes, and ends with it.
-    """
+    """Return the array in the type of its specification, for codecs that look at the items."""
     dtype = spec.data_type.dtype
     if array.dtype == dtype or isinstance(codec, Transpose):
         return array

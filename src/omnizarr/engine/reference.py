@@ -96,10 +96,7 @@ def _file_batches(
 
 
 def _fetch_some(array: BoundArray, rows: list[Row], use: Callable[[Row, Any], None]) -> None:
-    """Call `use` for some rows, whose chunks are fetched in one call.
-
-    One call of C for many small files: threads hand the interpreter's lock over less often.
-    """
+    """Call `use` for some rows; one call of C fetches all, so that threads switch less often."""
     try:
         found = get_many(array.chunk_store, [(array.key(row.coords), None) for row in rows])
     except OmnizarrError:  # reading each chunk on its own shows which one it is
@@ -262,10 +259,7 @@ def write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray
 
 
 def _write_each(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> None:
-    """Store chunks by one request each, encoding some while others are being sent.
-
-    The threads that send them encode them, as many at a time as `threads` allows.
-    """
+    """Store chunks by one request each; the threads that send them encode them, some at a time."""
     encoders = thread_slots()
     _ = array.fill  # bound before threads ask for it
 
@@ -392,10 +386,7 @@ def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> 
 
 
 def _change_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
-    """Store some chunks in one transaction.
-
-    Those that reach beyond the shape are replaced only if nobody appends to them.
-    """
+    """Store some chunks in one transaction; at the end of an axis, only if nobody appends there."""
     whole, ends = dict[str, Buffer | None](), dict[str, Buffer | None]()
     parts, merged = list[tuple[Row, Change]](), list[tuple[Row, Change]]()
     for row in rows:
@@ -509,10 +500,7 @@ def _put(array: BoundArray, coords: Coords, data: Buffer | None) -> None:
 
 
 def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> int:
-    """Store one whole chunk, or erase its key where it has nothing but the fill value.
-
-    Return the number of bytes stored.
-    """
+    """Store a whole chunk, or erase its key if it has only fill values; return the bytes stored."""
     pipeline = array.pipeline(chunk.shape)
     counted = in_array(array, "write", chunks_written=1)
     with counted, chunk_context("write", array, coords):

@@ -37,7 +37,6 @@ from omnizarr.publish.stage import Extent, Kind, Mark, Stage, marker
 from omnizarr.stores import Entry, LocalStore, MemoryStore, Range, Store, base, can_list, leases
 from omnizarr.stores.base import EnclosesFiles, LeadsOutside, redact_urls, traits, value_digest
 from omnizarr.stores.identity import StorageIdentity, key_digest, portable_key, unique_key
-from omnizarr.stores.leases import is_running
 from omnizarr.stores.local.atomic_files import PARTIAL, replace_file
 from omnizarr.stores.operations import check_key, check_prefix
 from omnizarr.stores.resolve import is_archive, options_for_two, resolve

@@ -88,10 +88,7 @@ def split_order(array: ArrayModel, format_name: str) -> tuple[str, list[Named]]:
 
 
 def to_ids(array: ArrayModel, format_name: str) -> tuple[str, list[Step], Named]:
-    """Return the order, the numcodecs configurations in the order of encoding, and the item type.
-
-    The type has the byte order of the first filter's input.
-    """
+    """Return the order, the encoding steps, and the item type in the first filter's byte order."""
     order, codecs = split_order(array, format_name)
     steps: list[Step] = []
     filters: list[Step] = []
@@ -223,10 +220,7 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
 
 
 def own_name(codec: Named, size: int) -> Named:
-    """Return a codec of numcodecs, for items of that size, by its name in version 3 itself.
-
-    Another codec, or one that has no such name, is returned as it is.
-    """
+    """Return a codec of numcodecs by its name in version 3 itself, if it has one."""
     if not codec.name.startswith(PREFIX):
         return codec
     id_, config = codec.name.removeprefix(PREFIX), dict(effective(codec).configuration)
@@ -381,10 +375,7 @@ Change: TypeAlias = Callable[[Codecs], Codecs]
 
 
 def inside(codec: Named, change: Change, index: Change) -> Named:
-    """Return a `sharding_indexed` with its two codec lists changed; other codecs unchanged.
-
-    A malformed list stays: binding the codec reports it with its place.
-    """
+    """Return a `sharding_indexed` with its valid codec lists changed; other codecs unchanged."""
     if codec.name != "sharding_indexed":
         return codec
     config = dict(codec.configuration)

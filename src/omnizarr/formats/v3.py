@@ -405,10 +405,7 @@ _FREE = ("attributes", CONSOLIDATED)  # which hold any attributes
 
 
 def _split(data: bytes) -> tuple[tuple[int, ...] | None, bytes, bytes]:
-    """Return the shape of an array, the text of its attributes, and the text without both.
-
-    The shape is None for any other text.
-    """
+    """Return the shape of an array, None for others, its attributes' text, and the rest."""
     levels = find_members(data) if len(data) <= format.LARGEST else None
     found = levels[0] if levels else {}
     if "shape" not in found or "attributes" not in found:
@@ -473,10 +470,6 @@ def name_problem(name: str) -> str | None:
 
 
 def reserved(path: str) -> str | None:
-    """Return why the last name of a path is one that version 3 reserves, or None.
-
-    Such nodes are real: xarray stores arrays without a name as
-    ``__xarray_dataarray_variable__``.
-    """
+    """Return why version 3 reserves the last name of a path, or None; xarray stores such nodes."""
     name = paths.name(path)
     return f"has the name {name!r}; {RESERVED}" if name.startswith("__") else None

@@ -438,8 +438,6 @@ def _clear_leftovers(location: Location, overwrite: bool, operation: str) -> Non
 
 def create_node(location: Location, node: Node, *, overwrite: bool = False) -> Node:
     """Store a new node without chunks; with `overwrite`, replace an existing one."""
-    if not overwrite:
-        return location.create(node)
     metadata, read = location.prepare(node)
     with _create_or_build(location, node, metadata, overwrite) or nullcontext():
         return read

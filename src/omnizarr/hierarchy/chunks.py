@@ -107,10 +107,7 @@ def chunk_counts(array: BoundArray) -> Coords:
 
 
 def missing_chunk_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
-    """Yield the coordinates of missing chunks, and the keys that would hold them.
-
-    The chunks of a shard whose index cannot be read are damaged, not missing.
-    """
+    """Yield coordinates and keys of missing chunks, none in a shard whose index is damaged."""
     inner = inner_chunk_shape(array.model)
     for row in np.argwhere(~chunks_present(array, damaged=True)):
         coords = outer = tuple(map(int, row))

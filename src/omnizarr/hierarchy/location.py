@@ -226,20 +226,10 @@ class Location:
         update_consolidated(self.store, self.format, {self.path: metadata})
         return read
 
-    def create(self, node: Node) -> Node:
-        """Store a new node where there is none, and the groups above it that the format needs.
-
-        All checks come before anything is stored. A group without metadata of its own prevents a
-        new array.
-        """
-        metadata, read = self.prepare(node)
-        self.store_absent(metadata, node)
-        return read
-
     def store_absent(
         self, metadata: Documents, node: Node, found: PathMetadata | None = None
     ) -> None:
-        """Store the prepared metadata of a new node as `create` does; see `create_absent`."""
+        """Store the prepared metadata of a new node, and what is above; see `create_absent`."""
         above = self.create_absent(metadata, node, found)
         holders = consolidated.present_holders(self.format, [self.path], above)
         del above  # which may be large
@@ -287,10 +277,7 @@ class Location:
         return found.metadata
 
     def _claim(self, metadata: Documents, stray: Iterable[str]) -> None:
-        """Store the metadata of a new node while nobody else writes at its path.
-
-        Another writer may have finished since the path was looked at. Stray attributes are erased.
-        """
+        """Store the metadata of a new node, and no stray attributes, while nobody else can."""
         if not stores.set_new(self.store, marker(self.path), Mark("create").write()):
             raise NodeExists(f"another writer is just creating {self}; open it later")
         try:

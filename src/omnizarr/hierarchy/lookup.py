@@ -453,10 +453,7 @@ def walk_nodes(
 
 
 def readable_nodes(start: Location, node: Node, *, require: bool = False) -> dict[str, Node]:
-    """Return a node and all readable nodes below it, by relative path.
-
-    With `require`, raise if one cannot be read, or may be absent.
-    """
+    """Return a node and readable nodes below by relative path; `require`: raise for others."""
     prefix, found = len(paths.prefix(start.path)), dict[str, Node]()
     for location, one in walk_nodes(start, node, whole=require):
         if not isinstance(one, Exception):

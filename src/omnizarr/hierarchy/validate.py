@@ -208,7 +208,7 @@ def check_consolidated(
     try:
         entries = consolidated.read(format, data, key)
     except InvalidMetadata as e:
-        problems.extend(e.problems or (Problem(key, "", str(e)),))
+        _merge(problems, e, key)
         return
     if entries is None:
         return

@@ -38,10 +38,7 @@ Begun: TypeAlias = Literal["new", "resumed", "finished"]
 
 
 class DeferredMetadataStore:
-    """Holds metadata back from `inner` until `publish`; only users of this store see them before.
-
-    So readers find no incomplete node, whatever interrupts its writer.
-    """
+    """Holds metadata back from `inner` until `publish`, so that readers find no incomplete node."""
 
     def __init__(self, inner: Store, is_metadata: Callable[[str], bool], hidden: str) -> None:
         self.inner = inner
@@ -267,10 +264,7 @@ def begin_beside(store: Store, path: str, mark: Mark, shared: bool) -> tuple[Pub
 
 
 def settle_staged(store: Store, resume: bool = True) -> None:
-    """Finish, or undo, replacements in which jobs were killed, and clear their stages.
-
-    Without `resume`, only the stages of processes that are known to have ended.
-    """
+    """Finish or undo replacements; without `resume`, only of processes known to have ended."""
     for left in all_stages(store):
         if left.writer.is_alive and not resume:
             continue

@@ -477,7 +477,7 @@ def _set_chunks(options: Any, axes: Sequence[model.Axis], shape: Sequence[int], 
 
 
 def _kept_metadata(metadata: model.Metadata, image: Image, rendered: bool) -> model.Metadata:
-    """Return new metadata completed by that of the old image, with `rendered` its channels."""
+    """Return new metadata completed by the old image's, with its channels if `rendered`."""
     old, omero = image.metadata, metadata.omero
     if rendered and old.omero is not None:
         omero = old.omero if omero is None else replace(omero, extra=old.omero.extra)

@@ -274,10 +274,7 @@ class ObjectStore(base.ListedStore):
     def _read(
         self, key: str, range: Range | None, copy: bool = True
     ) -> tuple[bytes | None, Meta | None]:
-        """Return a value or part of it, and its `Meta`, or None for a part after its end.
-
-        Without `copy` a value is a buffer of obstore.
-        """
+        """Return a value or part, a buffer unless `copy`, and its `Meta`, None after its end."""
         path = self._path(key)
 
         def read(client: Any) -> tuple[bytes | None, Meta | None]:

@@ -125,10 +125,7 @@ class Targets:
         self._stores: dict[TargetPlace, Store] = {}  # of servers and local folders
 
     def locate(self, url: str, key: str) -> tuple[Store, str]:
-        """Return the store of a target, and its key there; raise if it may not be read.
-
-        `key` is that of the reference, for messages.
-        """
+        """Return the store of the target of the reference `key`, and its key there, or raise."""
         place, home = self._place(url, key), self._home
         at_home = home is not None and home.contains(place) and home[3:] == place[3:]
         if home is not None and self._home_store is not None and at_home:
