@@ -15,17 +15,17 @@ import numpy.typing as npt
 from omnizarr import config, stores
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.codec import Buffer, Region, is_fill
-from omnizarr.codecs.pipeline import Decode, Requests, run_requests
+from omnizarr.codecs.pipeline import Decode, Requests, gather_requests, run_requests
+from omnizarr.concurrency import pool
 from omnizarr.concurrency.pool import for_each, in_parallel, thread_slots, useful_threads
 from omnizarr.concurrency.retry import CONFLICTS, Overtaken, retry_conflicts
 from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.inner_chunks import largest_whole
 from omnizarr.engine.missing_chunks import Coords, FilledParts
-from omnizarr.engine.prefetch import fetch_ahead
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.stores import Store, direct_file_root, get_many, supports_compare_and_set, traits
-from omnizarr.stores.byte_ranges import read_consistently
+from omnizarr.stores.byte_ranges import ConsistentReader, ValueReplaced, read_consistently
 from omnizarr.stores.operations import conditionally, waits_for
 from omnizarr.stores.tracing import in_array
 
@@ -60,18 +60,50 @@ def fetch(array: BoundArray, plan: Plan, nbytes: int, use: Callable[[Row, Any], 
 
         for_each(plan.rows(), count, one, nbytes, waits=False)
     elif count:
-        whole = largest_whole(array, count)
-        size = whole or estimate_fetched(array, nbytes // count)
-        fetch_ahead(
-            store,
-            plan.rows(),
-            lambda row: _read_part(array, row.coords, row.region),
-            use,
-            size=size,
-            nbytes=size * count,
-            threads=useful_threads(count, nbytes),
-            whole=whole,
-        )
+        _fetch_ahead(array, plan, nbytes, use)
+
+
+def _fetch_ahead(
+    array: BoundArray, plan: Plan, nbytes: int, use: Callable[[Row, Any], None]
+) -> None:
+    """Do as `fetch` does, with the chunks of a batch running their requests side by side.
+
+    So a batch of shards costs one round for all indexes and one for all inner chunks. Where memory
+    is not enough for all chunks, each thread has a batch of its own: some decode, others wait.
+    """
+    store, rows, count = array.chunk_store, plan.rows(), plan.count
+    whole = largest_whole(array, count)  # bytes of values that are fetched at once
+    size, threads = whole or estimate_fetched(array, nbytes // count), useful_threads(count, nbytes)
+
+    def requests(row: Row) -> Requests[Decode | None]:
+        return _read_part(array, row.coords, row.region)
+
+    def one(row: Row) -> Decode | None:
+        return read_consistently(store, lambda fetch: run_requests(requests(row), fetch))
+
+    def fetch_some(some: list[Row]) -> Iterator[tuple[Row, Decode | None]]:
+        try:
+            reader = ConsistentReader(store, size=whole)
+            found = run_requests(gather_requests(map(requests, some)), reader)
+            reader.verify()
+        except (OmnizarrError, ValueReplaced):
+            found = [one(row) for row in some]  # so that errors name the chunk
+        return zip(some, found, strict=True)
+
+    def fetch_and_use(some: list[Row]) -> None:
+        for row, found in fetch_some(some):
+            if pool.is_abandoned():  # another thread has failed
+                return
+            use(row, found)
+
+    with pool.bytes_in_flight(size * count) as granted:
+        if granted >= size * count:
+            all_rows = fetch_some([*rows])
+            pool.share_items(all_rows, lambda pair: use(*pair), threads, 1, waits=False)
+        else:
+            batch = max(1, granted // (threads * max(1, size)))
+            batches = iter(lambda: [*itertools.islice(rows, batch)], [])
+            pool.share_items(batches, fetch_and_use, threads, 1, waits=False)
 
 
 def estimate_fetched(array: BoundArray, selected: int) -> int:
