@@ -225,10 +225,7 @@ class V3Draft(Format):
             doc = self._array_document(self.adapt(node))
         text = dumps(doc, indent=4) if self.encoding is None else self.encoding.encode(doc)
         is_array = isinstance(node, ArrayModel)
-        return {
-            array_key: text if is_array else None,
-            group_key: None if is_array else text,
-        }
+        return {array_key: text if is_array else None, group_key: None if is_array else text}
 
     def _array_document(self, array: ArrayModel) -> dict[str, Any]:
         order, codecs = write_codecs(array, self.name)

@@ -14,16 +14,7 @@ from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, No
 from omnizarr.model.fields import Fields
 from omnizarr.model.node import PREFIX
 
-FIELDS = (
-    "zarr_format",
-    "shape",
-    "chunks",
-    "dtype",
-    "compressor",
-    "fill_value",
-    "order",
-    "filters",
-)
+FIELDS = ("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters")
 NAMES = (".zarray", ".zgroup", ".zattrs")
 OBJECT_TYPES = {"vlen-utf8": "string", "vlen-bytes": "bytes"}
 

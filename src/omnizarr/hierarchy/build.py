@@ -49,12 +49,7 @@ BATCH = 1000  # nodes that are created before consolidated metadata are updated
 
 
 def make_array(
-    location: Location,
-    shape: Any,
-    dtype: Any,
-    data: Any,
-    overwrite: bool,
-    options: ArrayOptions,
+    location: Location, shape: Any, dtype: Any, data: Any, overwrite: bool, options: ArrayOptions
 ) -> Array:
     """Create an array, and write its data, if there is any."""
     if data is not None:

@@ -502,11 +502,7 @@ class Group(NodeHandle[GroupModel]):
     # Summaries
 
     def tree(
-        self,
-        expand: bool | None = None,
-        level: int | None = None,
-        *,
-        max_nodes: int = 500,
+        self, expand: bool | None = None, level: int | None = None, *, max_nodes: int = 500
     ) -> Tree:
         """Show all nodes below this group: as indented text, in notebooks as a list that folds.
 

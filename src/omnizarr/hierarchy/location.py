@@ -197,10 +197,7 @@ class Location:
         stores.check_writable(self.store)
 
     def save(
-        self,
-        old: Node | None,
-        new: Node,
-        put: Callable[[str, bytes | None], None] | None = None,
+        self, old: Node | None, new: Node, put: Callable[[str, bytes | None], None] | None = None
     ) -> Node:
         """Store the metadata that differ from `old`, and return the node as it will be read back.
 

@@ -20,10 +20,7 @@ from omnizarr.stores import MemoryStore, Store, get_existing
 
 
 def validate(
-    what: Any,
-    *,
-    path: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    what: Any, *, path: str | None = None, storage_options: Mapping[str, Any] | None = None
 ) -> list[Problem]:
     """Return every problem of metadata (a dict or JSON text), or of all nodes below a path.
 
