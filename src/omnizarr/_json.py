@@ -112,10 +112,7 @@ with suppress(ImportError):  # no compiler when it was installed
 
 
 class LazyObject(Mapping[str, Any]):
-    """A JSON object whose members are parsed on access.
-
-    The text is checked when this is made, except for names that occur twice inside of a member.
-    """
+    """A JSON object, checked when it is made, whose members are parsed on access."""
 
     def __init__(self, data: bytes, key: str, spans: dict[str, Span], allow_nan: bool) -> None:
         self.data, self.start, self.end = data, data.find(b"{"), data.rfind(b"}") + 1

@@ -226,10 +226,7 @@ def _listing(function: Callable[..., Iterable[Any]]) -> Callable[..., Listing]:
 
 
 class _AsyncNode:
-    """A node whose slow operations are awaited; `blocking` is the ordinary node.
-
-    Properties that need no access to the store (`shape`, `dtype`, `path`, …) are ordinary ones.
-    """
+    """A node whose slow operations are awaited; `blocking`, the ordinary node, has the others."""
 
     _plain = frozenset({"name", "path", "store", "read_only", "zarr_format", "metadata", "info"})
 

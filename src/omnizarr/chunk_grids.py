@@ -175,10 +175,7 @@ class Grid:
         return tuple(a.start(c) for a, c in zip(self.axes, coords, strict=True))
 
     def intersect(self, region: Region) -> Iterator[tuple[Coords, Region, Region]]:
-        """Yield the chunks that a box touches, in C order.
-
-        Each with its coordinates, the box in the chunk, and its box in the selected elements.
-        """
+        """Yield coordinates of touched chunks, the box there, and its box in the selection."""
         for parts in itertools.product(*(a.rows() for a in self.intersect_axes(region))):
             columns: Any = zip(*parts, strict=True) if parts else ((),) * 4
             coords, inside, outside, _ = columns

@@ -18,17 +18,8 @@ from opcode import opmap
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias, get_args
 
-from omnizarr.errors import (
-    InvalidArgument,
-    MissingAttribute,
-    MissingPackage,
-    StoreError,
-    UnknownExtension,
-    WrongType,
-    descriptor_shortage,
-    did_you_mean,
-    known_names,
-)
+from omnizarr import errors
+from omnizarr.errors import InvalidArgument, StoreError, WrongType, did_you_mean, known_names
 
 Kind: TypeAlias = Literal[
     "codec",
@@ -211,10 +202,10 @@ def attributes(
             raise AttributeError(f"module {module!r} has no attribute {name!r}; {_ELSEWHERE}")
         try:
             value = load(f"omnizarr.{targets[name]}")
-        except MissingPackage as e:
+        except errors.MissingPackage as e:
             if _is_import(sys._getframe(1)):
                 raise
-            raise MissingAttribute(str(e)) from e
+            raise errors.MissingAttribute(str(e)) from e
         setattr(sys.modules[module], name, value)
         return value
 
@@ -248,7 +239,7 @@ def _installed(package: str) -> bool:
 
 def _check_descriptors(what: str) -> None:
     """Raise if no file can be opened, since installed modules would then seem to be missing."""
-    if reason := descriptor_shortage():
+    if reason := errors.descriptor_shortage():
         raise StoreError(f"cannot load {what!r}: {reason}")
 
 
@@ -273,7 +264,7 @@ def lookup(kind: Kind, name: str, where: str = "") -> Any:
     if ":" in name:  # a URI, to which no known name is similar
         help_ = f"register what implements it under that URI: omnizarr.register({kind!r}, …)"
     words, place = kind.replace("_", " "), f" at {where}" if where else ""
-    raise UnknownExtension(f"unknown {words} {name!r}{place}; {help_}", kind=kind, name=name)
+    raise errors.UnknownExtension(f"unknown {words} {name!r}{place}; {help_}", kind=kind, name=name)
 
 
 def similar_or_shared(name: str, every: Iterable[str]) -> str:

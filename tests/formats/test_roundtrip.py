@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.errors import InvalidMetadata, Problem
-from omnizarr.formats import Format, by_name, consolidated, guess_format
+from omnizarr.formats import Format, by_name, consolidated
+from omnizarr.formats.detect import guess_format
 from omnizarr.model import ArrayModel, GroupModel, Named, Node
 from tests.property.strategies import FORMATS, described, json_values
 

@@ -24,7 +24,7 @@ from omnizarr import extension
 from omnizarr.bulk.journal import Outcome, in_batches
 from omnizarr.bulk.options import Depth
 from omnizarr.errors import ChunkError, OmnizarrError, Problem, StoreError, error_context
-from omnizarr.extension import BoundArray, Range, Shards, boxes, counted, get_many, kernel, paths
+from omnizarr.extension import BoundArray, Range, Shards, boxes, counted, kernel, paths, stores
 
 Coords: TypeAlias = tuple[int, ...]
 Level: TypeAlias = Literal["error", "warning"]
@@ -295,7 +295,7 @@ class _Check:
             for key, coords, size in zip(task.keys, task.coords, sizes, strict=True)
         ]
         if task.probe:
-            there = get_many(self.array.store, [(key, Range(0, 1)) for key in task.keys])
+            there = stores.get_many(self.array.store, [(key, Range(0, 1)) for key in task.keys])
             stored = [v for v, data in zip(stored, there, strict=True) if data is not None]
         self.report.values += len(stored)
         for value in stored:
@@ -339,7 +339,7 @@ class _Check:
 
     def _look_up_sizes(self, values: list[_Stored]) -> None:
         unknown = [value.key for value in values if value.size is None]
-        if unknown and isinstance(self.store, extension.HasSizes):
+        if unknown and isinstance(self.store, extension.base.HasSizes):
             with suppress(OmnizarrError):  # `_size` will tell which of them cannot be read
                 found = self.store.sizes(unknown)
                 for value in values:
@@ -347,7 +347,7 @@ class _Check:
 
     def _size(self, value: _Stored) -> int | None:
         """Return the size of a value, or None if the store cannot tell without reading it."""
-        if value.size is None and isinstance(self.store, extension.HasSizes):
+        if value.size is None and isinstance(self.store, extension.base.HasSizes):
             value.size = self.store.sizes([value.key]).get(value.key)
             if value.size is None:
                 raise StoreError("is listed, but has no readable value")
@@ -376,7 +376,7 @@ class _Check:
     def _fetch(self, batch: Sequence[_Stored]) -> Iterator[tuple[_Stored, bytes]]:
         """Yield the stored values with their bytes; report any that cannot be read."""
         try:
-            found = get_many(self.store, [(value.key, None) for value in batch])
+            found = stores.get_many(self.store, [(value.key, None) for value in batch])
         except OmnizarrError:
             found = None  # one by one, to find out which of them
         for number, value in enumerate(batch):
@@ -454,7 +454,7 @@ class _Check:
             self.report.bytes_read += int(index[there, 1].sum())
             return
         for batch in in_batches(ranges, lambda part: part[1].length or 0, BATCH_BYTES):
-            several = get_many(self.store, [(value.key, where) for _, where in batch])
+            several = stores.get_many(self.store, [(value.key, where) for _, where in batch])
             for (coords, where), data in zip(batch, several, strict=True):
                 with self._reporting(value.shown, coords), context(coords):
                     self._check_bytes(shards.inner, extension.check_length(where, data))

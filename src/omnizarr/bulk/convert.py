@@ -72,7 +72,7 @@ class Convert(ConvertOptions, Job[ConvertReport]):
         here, there = store_options(self)
         store = origin = self._origin(here)
         if not self.in_place:
-            store, end = extension.resolve_root(self.destination, storage_options=there)
+            store, end = extension.lookup.resolve_root(self.destination, storage_options=there)
             if end:
                 raise InvalidArgument(
                     f"a conversion writes the root of a store, not {paths.show(end)} in {store!r};"
@@ -90,7 +90,7 @@ class Convert(ConvertOptions, Job[ConvertReport]):
             stores.check_disjoint(
                 start.store, store, "; give another destination, or in_place=True"
             )
-        stored = extension.readable_nodes(start, node, require=True)
+        stored = extension.lookup.readable_nodes(start, node, require=True)
         separator = extension.check_separator(self.dimension_separator)
         try:
             translate = registry.lookup("integration", "ome")
@@ -111,7 +111,7 @@ class Convert(ConvertOptions, Job[ConvertReport]):
     def _origin(self, options: Mapping[str, Any] | None) -> Store:
         """Return the store of the source; for a node below the root, only the keys below it."""
         mode = "r+" if self.in_place else "r"
-        store, path = extension.resolve_root(self.source, mode, options)
+        store, path = extension.lookup.resolve_root(self.source, mode, options)
         if self.in_place:
             extension.check_node_writable(self.source)
         if not path:
@@ -364,9 +364,9 @@ class InPlaceOutput(ChangeOutput):
         if self.remove_old and start.format.name != kept.name:
             new = [key for path in self.nodes for key in kept.keys(path)]
             removed = metadata_keys(start, self.nodes, [*new, *kept.root_documents()])
-            removed.sort(key=extension.publication_order)
+            removed.sort(key=extension.formats.publication_order)
             for _, keys in itertools.groupby(
-                removed, lambda key: extension.publication_order(key)[:2]
+                removed, lambda key: extension.formats.publication_order(key)[:2]
             ):
                 stores.erase_values(start.store, [*keys])
         extension.mark_changed()
@@ -387,7 +387,7 @@ def _attempt(start: Location, goal: Format) -> extension.Publication | None:
 
 def check_still_listed(start: Location, kept: Format) -> None:
     """Raise if an outer hierarchy lists the store by the metadata of `start`, not of `kept`."""
-    for outer, formats in extension.hierarchies_above(start.store):
+    for outer, formats in extension.lookup.hierarchies_above(start.store):
         names = [format.name for format in formats]
         if start.format.name in names and kept.name not in names:
             raise StoreError(
@@ -402,8 +402,10 @@ def store_metadata(store: Store, documents: Mapping[str, bytes]) -> None:
     """Store metadata, all or none, the root's last; in each node, what makes it one last."""
     done: list[str] = []
     try:
-        ordered = sorted(documents, key=extension.publication_order)
-        for _, keys in itertools.groupby(ordered, lambda key: extension.publication_order(key)[:2]):
+        ordered = sorted(documents, key=extension.formats.publication_order)
+        for _, keys in itertools.groupby(
+            ordered, lambda key: extension.formats.publication_order(key)[:2]
+        ):
             some = [*keys]
             done += some
             stores.set_many(store, [(key, documents[key]) for key in some])
@@ -430,7 +432,9 @@ def differences(start: Location, target: Location, expected: Mapping[str, Node])
     Raise if a node would be lost with the old metadata.
     """
     found, old, new = dict[str, str](), start.format.name, target.format.name
-    nodes = extension.readable_nodes(*find_node(target.store, "", zarr_format=new), require=True)
+    nodes = extension.lookup.readable_nodes(
+        *find_node(target.store, "", zarr_format=new), require=True
+    )
     for path, before in expected.items():
         node = nodes.get(path)
         same = node is not None and all(
@@ -488,12 +492,12 @@ def undo_conversion(
     where = stores.resolve(store, read_only=dry_run, storage_options=storage_options)
     goal = extension.by_name(zarr_format)
     root = root_in(where, goal)  # none if an earlier call was interrupted
-    new = {} if root is None else extension.readable_nodes(*root, require=True)
+    new = {} if root is None else extension.lookup.readable_nodes(*root, require=True)
     start, node = find_source(where, goal)
     if start.format.name == goal.name:
         raise NodeNotFound(f"{where!r} has only metadata of zarr {goal.name}; nothing was erased")
     check_still_listed(Location(where, "", goal), start.format)
-    old = extension.readable_nodes(start, node, require=True)
+    old = extension.lookup.readable_nodes(start, node, require=True)
     problems = [*_losses(start, old, new, goal)]
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""

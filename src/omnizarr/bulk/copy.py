@@ -328,9 +328,11 @@ class Copying:
     def _metadata_tasks(self) -> Iterator[Task[Copied]]:
         """Yield one task, since the order matters: inner nodes first, the node's own key last."""
         there = self._destination_entries()
-        ordered = sorted(self.metadata, key=lambda entry: extension.publication_order(entry.key))
+        ordered = sorted(
+            self.metadata, key=lambda entry: extension.formats.publication_order(entry.key)
+        )
         levels = itertools.groupby(
-            ordered, lambda entry: extension.publication_order(entry.key)[:2]
+            ordered, lambda entry: extension.formats.publication_order(entry.key)[:2]
         )
         batches = (self._batch(some, there) for _, level in levels for some in self._batches(level))
         extra = tuple(sorted(filter(_is_document, self._extra()), key=lambda key: key.count("/")))

@@ -21,19 +21,11 @@ from pathlib import Path
 from typing import Any, Generic
 
 from omnizarr import config, extension
-from omnizarr.bulk.journal import (
-    NONE,
-    Journal,
-    O,
-    Outcome,
-    Task,
-    TaskIds,
-    user_journal,
-)
+from omnizarr.bulk.journal import NONE, Journal, O, Outcome, Task, TaskIds, user_journal
 from omnizarr.bulk.options import RunOptions, option_help
 from omnizarr.bulk.output import Output
 from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError, warn
-from omnizarr.extension import On, card, counted, publication, size_text, stores, tasks_at_once
+from omnizarr.extension import On, counted, info, publication, size_text, stores, tasks_at_once
 
 MEMORY = "512MB"  # of one process, unless the user says otherwise
 
@@ -111,8 +103,11 @@ class Plan(Generic[O]):
 
     def _repr_html_(self) -> str:
         operation, _, rest = str(self).partition("\n")
-        return card(
-            f"{operation}  ·  plan", {}, folded={"steps": extension.preformatted(rest)}, opened=True
+        return info.card(
+            f"{operation}  ·  plan",
+            {},
+            folded={"steps": info.preformatted(rest)},
+            opened=True,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -408,8 +403,8 @@ def _join_above(store: extension.Store, path: str) -> str | None:
     Returns a warning if that hierarchy does not list it, being of another format, or if its
     consolidated metadata could not be changed.
     """
-    above = [] if path else [*extension.hierarchies_above(store)]
-    own = extension.root_formats(store) if above else []
+    above = [] if path else [*extension.lookup.hierarchies_above(store)]
+    own = extension.lookup.root_formats(store) if above else []
     if not above or not own:
         return None
     nearest, names = above[0][0], [format.name for format in above[0][1]]

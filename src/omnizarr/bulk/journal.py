@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnizarr.errors import OmnizarrError, StoreError, warn
-from omnizarr.extension import LocalStore, MemoryStore, Part, Store, key_digest, report_card, stores
+from omnizarr.extension import LocalStore, MemoryStore, Part, Store, info, key_digest, stores
 
 FLUSH, MAX_FLUSH = 1.0, 60.0  # seconds between two entries of a journal
 BATCH = 256  # items of one task
@@ -73,7 +73,7 @@ class Outcome:
 
     def _repr_html_(self) -> str:
         shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.repr}
-        return report_card(type(self).__name__, shown)
+        return info.report_card(type(self).__name__, shown)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON; `from_json` reads it.

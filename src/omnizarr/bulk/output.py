@@ -159,7 +159,7 @@ class HierarchyOutput(Output):
             for path, node in sorted(self.nodes.items()):
                 where = self._begun.location.at(path)
                 if state == "new" or extension.existing_node(where.store, path) is None:
-                    where.create(node)
+                    extension.create_node(where, node)
                 else:  # again: the other process may have been killed between two documents
                     texts = where.format.write(path, node)
                     stores.set_many(
@@ -336,7 +336,7 @@ class SeveralNodes(ChangeOutput):
         for path, group in sorted((self.groups or {}).items()):
             where = self.location.at(path)
             if extension.existing_node(where.store, path) is None:
-                where.create(group)
+                extension.create_node(where, group)
         for output in self.outputs.values():
             if not output.is_finished:
                 output.finish()
@@ -467,9 +467,9 @@ class CopyOutput(Output):
         old = extension.existing_node(self.store, self.path)
         if old is None:
             raise NodeExists(f"{self} holds data, but no Zarr node; copy to another destination")
-        extension.check_erasable(self.store, self.path, old[0])
+        extension.lookup.check_erasable(self.store, self.path, old[0])
         publication.clear_abandoned(self.store, self.path)
-        staged = extension.stage(self.store, self.path)
+        staged = extension.stage.stage(self.store, self.path)
         staged.check(self._extent)
         if stores.traits(self.store).process_local:  # where another call would not find it
             self._staged = Publication.staged(staged)

@@ -19,7 +19,7 @@ from typing import Any
 
 from omnizarr import consolidate_metadata, extension
 from omnizarr.errors import Conflict, InvalidArgument, NodeNotFound, OmnizarrError, StoreError, warn
-from omnizarr.extension import FOLDER, Kind, Mark, Store, file_locks, paths, publication, stores
+from omnizarr.extension import Kind, Mark, Store, file_locks, paths, publication, stage, stores
 
 MIN_AGE = 60.0  # seconds
 REMOTE_TIMEOUT = 86400.0  # seconds after which a writer on another machine is considered dead
@@ -90,7 +90,7 @@ def repair(
         >>> oz.repair("a.zarr")
         []
     """
-    where, path = extension.resolve_root(store, storage_options=storage_options)
+    where, path = extension.lookup.resolve_root(store, storage_options=storage_options)
     if path and remove_jobs and not dry_run:
         raise InvalidArgument(
             f"remove_jobs erases the interrupted jobs of the whole store, and {paths.show(path)} is"
@@ -123,7 +123,7 @@ def _unfinished_nodes(store: Store, finish: bool, remove_jobs: bool) -> Iterator
         done = "finished" if pending else "removed"
         if mark is not None and not (running or pending or mark.finished):
             left = _remove_job(store, staged) if finish and remove_jobs else "resumable"
-            yield Leftover(f"{FOLDER}/{staged.name}", "interrupted job", left, 0, str(mark))
+            yield Leftover(f"{stage.FOLDER}/{staged.name}", "interrupted job", left, 0, str(mark))
             continue
         if not running and finish:
             try:
@@ -132,7 +132,7 @@ def _unfinished_nodes(store: Store, finish: bool, remove_jobs: bool) -> Iterator
                 warn(str(e))
                 done = "in the way"
         state = "in use" if running else done if finish else "unused"
-        yield Leftover(f"{FOLDER}/{staged.name}", "unfinished node", state, 0)
+        yield Leftover(f"{stage.FOLDER}/{staged.name}", "unfinished node", state, 0)
 
 
 def _remove_job(store: Store, staged: Any) -> str:
@@ -163,7 +163,7 @@ class _Jobs:
         """Yield the jobs, and journals without one."""
         journals = {
             paths.name(prefix.rstrip("/")): prefix
-            for prefix in stores.list_dir(self.store, f"{extension.JOURNAL}/")[1]
+            for prefix in stores.list_dir(self.store, f"{stage.JOURNAL}/")[1]
         }
         for key in self._markers():
             mark = Mark.read(self.store.get(key) or b"")
@@ -182,8 +182,8 @@ class _Jobs:
             every: Iterable[str] = stores.list_prefix(self.store, "")
         else:
             every = extension.LocalStore(self.root, read_only=True).list_everything("")
-        markers = [key for key in every if paths.name(key) == extension.MARKER]
-        return [key for key in markers if not key.startswith(f"{FOLDER}/")]
+        markers = [key for key in every if paths.name(key) == stage.MARKER]
+        return [key for key in markers if not key.startswith(f"{stage.FOLDER}/")]
 
     def _repair_node(self, key: str, mark: Mark, journal: str | None) -> Leftover:
         path = key.rpartition("/")[0]
@@ -204,7 +204,7 @@ class _Jobs:
             if self.remove:
                 self._erase_job(key, journal)
         elif self.remove_jobs:
-            keys = [] if mark.keeps_node else incomplete_keys(self.store, path)
+            keys = [] if mark.kind is Kind.EXTEND else incomplete_keys(self.store, path)
             if mark.kind is Kind.COPY:  # all that is there belongs to the copy
                 below = (
                     k
@@ -257,7 +257,7 @@ class _Jobs:
         for key in entries[len(keys) :]:
             process = paths.name(key).partition("-")[0]
             other = process.isdigit() and int(process) != os.getpid()
-            if other and extension.is_running(int(process)):
+            if other and extension.leases.is_running(int(process)):
                 return True
         if self.root is None:
             return self.busy
@@ -269,7 +269,7 @@ class _Jobs:
 
 
 def _makes_node(key: str) -> bool:
-    return extension.is_metadata(key) and extension.makes_node(key)
+    return extension.is_metadata(key) and extension.formats.makes_node(key)
 
 
 def incomplete_keys(store: Store, path: str) -> list[str]:
@@ -287,7 +287,7 @@ def incomplete_keys(store: Store, path: str) -> list[str]:
 
 def _intermediate(store: Store, remove: bool) -> Iterator[Leftover]:
     """Yield intermediate chunks of two-pass jobs that no longer belong to any job."""
-    for prefix in stores.list_dir(store, f"{extension.INTERMEDIATE}/")[1]:
+    for prefix in stores.list_dir(store, f"{stage.INTERMEDIATE}/")[1]:
         size = sum(size for _, size in stores.list_sizes(store, prefix))
         if remove:
             stores.erase_prefix(store, prefix)
@@ -328,7 +328,7 @@ def _leases(store: Store, remove: bool) -> Iterator[Leftover]:
 
 def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]:
     for folder, folders, names in os.walk(root, onerror=_raise):
-        folders[:] = [name for name in folders if name != FOLDER]
+        folders[:] = [name for name in folders if name != stage.FOLDER]
         for name in sorted(names):
             path = os.path.join(folder, name)
             partial = _PARTIAL.search(name)
@@ -340,7 +340,7 @@ def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]
                     unused = file_locks.is_unused(path, remove=remove)
                 else:
                     recent = time.time() - status.st_mtime < older_than
-                    unused = not recent and not extension.is_running(int(partial[1]))
+                    unused = not recent and not extension.leases.is_running(int(partial[1]))
                     if unused and remove:
                         os.unlink(path)
             except FileNotFoundError:

@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 from omnizarr import extension
 from omnizarr.errors import InvalidMetadata, NodeNotFound, warn
-from omnizarr.extension import FOLDER, PLAN, ArrayModel, Location, Node, Probe, Store, paths, stores
+from omnizarr.extension import ArrayModel, Location, Node, Probe, Store, paths, stage, stores
 
 
 def formats_at(start: Location) -> list[extension.Format]:
@@ -18,7 +18,7 @@ def formats_at(start: Location) -> list[extension.Format]:
     A conversion in place leaves the metadata of the old format beside the new.
     """
     probe = Probe(start.path)
-    found = probe.formats(extension.fetch_probe(start.store, probe), [])
+    found = probe.formats(extension.lookup.fetch_probe(start.store, probe), [])
     return [start.format, *(f for f in found if type(f) is not type(start.format))]
 
 
@@ -55,8 +55,8 @@ def source_keys(store: Store, path: str, listed: bool) -> Iterator[stores.Entry]
         for entry in stores.list_entries(store, paths.prefix(path)):
             if not paths.is_ours(entry.key):
                 yield entry._replace(key=entry.key[skip:]) if skip else entry
-            elif entry.key.endswith(f"/{PLAN}") and f"/{FOLDER}/" in f"/{entry.key}":
-                inner = entry.key.partition(FOLDER)[0]
+            elif entry.key.endswith(f"/{stage.PLAN}") and f"/{stage.FOLDER}/" in f"/{entry.key}":
+                inner = entry.key.partition(stage.FOLDER)[0]
                 whole = extension.PrefixStore(store, inner[:-1]) if inner else store
                 extension.check_whole(whole, "")
         return

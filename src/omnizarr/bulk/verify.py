@@ -26,7 +26,7 @@ from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth, Missing, VerifyArguments, VerifyOptions, takes
 from omnizarr.bulk.source_keys import formats_at, prefixes_of
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, OmnizarrError, Problem
-from omnizarr.extension import JOURNAL, ArrayModel, BoundArray, Location, Mark, Store, paths, stores
+from omnizarr.extension import ArrayModel, BoundArray, Location, Mark, Store, paths, stage, stores
 
 # Conventions are above this module in the layers, so their checks are found by registered names.
 CONVENTIONS = ("ome", "cf", "geo")
@@ -266,14 +266,14 @@ class Hierarchy:
         """Report what writers have left in the root of the store, or are still using."""
         left = dict[str, str]()
         for staged in extension.all_stages(self.start.store):
-            key = f"{extension.FOLDER}/{staged.name}"
+            key = f"{stage.FOLDER}/{staged.name}"
             if staged.concerns(self.start.path):
                 given = staged.path or "", key, staged.message()
                 self.report.report(*given, "incomplete", "error")
             else:
                 left[key] = "an unfinished node, or one that is being written; see omnizarr repair"
         listed = stores.can_list(self.start.store)
-        for prefix in stores.list_dir(self.start.store, f"{JOURNAL}/")[1] if listed else ():
+        for prefix in stores.list_dir(self.start.store, f"{stage.JOURNAL}/")[1] if listed else ():
             left[prefix.rstrip("/")] = (
                 "the journal of a job that is running or was interrupted; the same call with"
                 " resume=True finishes the job, omnizarr repair removes the journal"
@@ -389,9 +389,9 @@ class KeyListing:
 
     def _report_other(self, key: str) -> None:
         folder, name = key.endswith("/"), paths.name(key.rstrip("/"))
-        if f"{extension.FOLDER}/" in key or f"{JOURNAL}/" in key or folder:
+        if f"{stage.FOLDER}/" in key or f"{stage.JOURNAL}/" in key or folder:
             return  # reported once, by `report_leftovers`
-        if name == extension.MARKER:
+        if name == stage.MARKER:
             self._report_marker(key)
         elif paths.is_ours(name):
             what = "a temporary file or lock of a writer that is running or was killed"
@@ -410,12 +410,12 @@ class KeyListing:
             self._found.report(path, key, message, "leftover")
             return
         half = (
-            mark.keeps_node
+            mark.kind is extension.Kind.EXTEND
             and extension.publication.replacing_stage(self.start.store, path) is not None
         )
         state = "or one below may be absent" if half else mark.effect
         message = f"the node {state}: {mark} was interrupted, or is still writing"
-        if mark.keeps_node:
+        if mark.kind is extension.Kind.EXTEND:
             self._found.report(path, key, message, "leftover")
         else:
             self._found.report(path, key, message, "incomplete", "error")
@@ -442,7 +442,7 @@ def _list(store: Store, prefix: str) -> Iterator[tuple[str, int | None]]:
     if root is not None:
         for key in extension.LocalStore(root, read_only=True).list_everything(prefix):
             yield key, None
-    elif isinstance(store, extension.ListsEntries):
+    elif isinstance(store, extension.base.ListsEntries):
         yield from stores.list_sizes(store, prefix)
     else:
         for key in stores.list_prefix(store, prefix):

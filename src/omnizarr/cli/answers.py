@@ -60,17 +60,7 @@ from omnizarr.cli.terminal import (
     wants_json,
 )
 from omnizarr.errors import InvalidArgument, OmnizarrError, Problem
-from omnizarr.extension import (
-    Store,
-    can_list,
-    is_archive,
-    is_hierarchy,
-    is_link,
-    list_dir,
-    list_folder,
-    redact_urls,
-    resolve,
-)
+from omnizarr.extension import Store, can_list, is_archive, lookup, redact_urls, resolve, stores
 
 if TYPE_CHECKING:
     from omnizarr.bulk.checks import Finding
@@ -274,7 +264,7 @@ def _relative_paths(where: str, storage_options: Options) -> Iterator[str]:
     with suppress(OmnizarrError):  # which the command reports
         if not is_archive(where) and not os.path.isfile(where):
             store = resolve(where, read_only=True, storage_options=storage_options)
-            if not is_hierarchy(store, "") and can_list(store):
+            if not lookup.is_hierarchy(store, "") and can_list(store):
                 found = _below(store, "")
     yield next(found, "")
     yield from found
@@ -282,10 +272,10 @@ def _relative_paths(where: str, storage_options: Options) -> Iterator[str]:
 
 def _below(store: Store, folder: str) -> Iterator[str]:
     """Yield the paths of hierarchies below a folder, relative to the store."""
-    for path in list_folder(store, folder):
-        if is_archive(path) or is_hierarchy(store, path):
+    for path in lookup.list_folder(store, folder):
+        if is_archive(path) or lookup.is_hierarchy(store, path):
             yield path
-        elif not is_link(store, path):
+        elif not lookup.is_link(store, path):
             yield from _below(store, path)
 
 
@@ -302,7 +292,7 @@ def is_complete(where: str, options: Options = None) -> bool:
     """Return True if there is a hierarchy at a path or URL, and nobody is writing it."""
     try:
         store = resolve(where, read_only=True, storage_options=options)
-        return is_hierarchy(store, "", unfinished=False)
+        return lookup.is_hierarchy(store, "", unfinished=False)
     except OmnizarrError:
         return False
 
@@ -312,8 +302,8 @@ def is_occupied(where: str, options: Options = None) -> bool:
     try:
         store = resolve(where, read_only=True, storage_options=options)
         if not can_list(store):
-            return is_hierarchy(store, "")
-        keys, prefixes = list_dir(store, "")
+            return lookup.is_hierarchy(store, "")
+        keys, prefixes = stores.list_dir(store, "")
     except OmnizarrError:  # a file that is no archive, for instance; the command reports it
         return os.path.exists(where)
     return bool([*keys, *prefixes])

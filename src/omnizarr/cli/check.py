@@ -33,16 +33,9 @@ from omnizarr.cli.options import (
     paths_argument,
     storage_option,
 )
-from omnizarr.cli.terminal import (
-    command_text,
-    counted,
-    remark,
-    say,
-    show_table,
-    wants_json,
-)
+from omnizarr.cli.terminal import command_text, counted, remark, say, show_table, wants_json
 from omnizarr.errors import InvalidArgument
-from omnizarr.extension import is_archive, number_text, redact_urls, size_text
+from omnizarr.extension import info, is_archive, redact_urls, size_text
 
 if TYPE_CHECKING:  # slow to import, and not needed for the help
     from omnizarr.bulk.analysis.diff import DiffReport
@@ -277,7 +270,7 @@ def _show_stats(report: StatsReport) -> None:
                 each.path,
                 each.data_type,
                 each.count,
-                *map(number_text, (each.min, each.max, each.mean, each.std)),
+                *map(info.number_text, (each.min, each.max, each.mean, each.std)),
             ),
             *(each.nan, each.fill, f"{each.missing_chunks} of {each.chunks} chunks"),
         )
@@ -297,7 +290,9 @@ def _show_histogram(found: ArrayStats) -> None:
     if found.histogram is None:
         return
     counts, edges = found.histogram
-    labels = [f"{number_text(a)} to {number_text(b)}" for a, b in itertools.pairwise(edges)]
+    labels = [
+        f"{info.number_text(a)} to {info.number_text(b)}" for a, b in itertools.pairwise(edges)
+    ]
     outside = [("below", found.below), ("above", found.above)]
     rows = [*zip(labels, counts, strict=True), *(row for row in outside if row[1])]
     most = max(1, *(number for _, number in rows))

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import omnizarr
-from omnizarr.cli.answers import (
-    Answer,
-    path_command,
-    problems_answer,
-    say_lines,
-)
-from omnizarr.cli.options import (
-    CommandGroup,
-    Options,
-)
+from omnizarr.cli.answers import Answer, path_command, problems_answer, say_lines
+from omnizarr.cli.options import CommandGroup, Options
 from omnizarr.cli.terminal import say
 from omnizarr.conventions.ome.image import Image, Plate
 

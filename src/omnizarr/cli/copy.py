@@ -12,15 +12,7 @@ import click
 import omnizarr
 from omnizarr.bulk.options import ConvertOptions, CopyOptions, RechunkOptions
 from omnizarr.cli.answers import Answer, command, run_each
-from omnizarr.cli.jobs import (
-    PathPair,
-    Where,
-    find_pairs,
-    job_options,
-    planned,
-    run_job,
-    run_pairs,
-)
+from omnizarr.cli.jobs import PathPair, Where, find_pairs, job_options, planned, run_job, run_pairs
 from omnizarr.cli.options import SHARDS_OR_NONE, Options, options_of
 from omnizarr.cli.terminal import confirm, counted, listed, say, show_left_out
 from omnizarr.extension import size_text

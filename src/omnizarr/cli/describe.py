@@ -12,34 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import omnizarr
-from omnizarr import registry
+from omnizarr import extension, registry
 from omnizarr.cli.options import Options
 from omnizarr.errors import OmnizarrError
-from omnizarr.extension import (
-    ArrayModel,
-    Info,
-    Location,
-    Named,
-    Node,
-    can_list,
-    chunk_key_encodings,
-    counted,
-    decoded_bytes,
-    find_node,
-    grid_lengths,
-    grid_text,
-    inner_chunk_shape,
-    list_sizes,
-    memory_order,
-    paths,
-    plain_member,
-    resolve_store_path,
-    size_text,
-    stored_text,
-    title,
-    traits,
-    type_name,
-)
+from omnizarr.extension import ArrayModel, Info, Location, Node, can_list, counted, info, specify
 
 # Bytes of an item.
 _SIZES = {
@@ -61,14 +37,14 @@ _LOSSLESS = frozenset(
 
 def find(path: str, node: str = "", options: Options = None) -> tuple[Location, Node]:
     """Return the location and the metadata of a node, as `omnizarr.open` finds it."""
-    store, inside = resolve_store_path(path, node, "r", options)
-    return find_node(store, inside, read_only=True, use_consolidated=None)
+    store, inside = extension.resolve_store_path(path, node, "r", options)
+    return extension.find_node(store, inside, read_only=True, use_consolidated=None)
 
 
 def describe(location: Location, node: Node, *, listing: bool = True) -> dict[str, Any]:
     """Return all facts about a node for JSON; with `listing`, the stored chunks are counted."""
     facts: dict[str, Any] = {
-        "node": paths.show(location.path),
+        "node": extension.paths.show(location.path),
         "kind": node.kind,
         "zarr_format": int(name) if (name := location.format.name).isdigit() else name,
         "store": str(location.store),
@@ -87,14 +63,14 @@ def _array_facts(location: Location, array: ArrayModel) -> dict[str, Any]:
     names = array.dimension_names
     facts: dict[str, Any] = {
         "shape": list(array.shape),
-        "dtype": type_name(array.data_type),
+        "dtype": extension.type_name(array.data_type),
         "dimension_names": None if names is None else list(names),
-        "order": memory_order(array),
-        "codecs": plain_member(list(array.codecs)),
+        "order": extension.memory_order(array),
+        "codecs": specify.plain_member(list(array.codecs)),
         "fill_value": array.fill_value.json,
     }
     if array.storage_transformers:
-        facts["storage_transformers"] = plain_member(list(array.storage_transformers))
+        facts["storage_transformers"] = specify.plain_member(list(array.storage_transformers))
     try:
         facts |= _simple_grid(array) or _any_grid(location, array)
     except OmnizarrError as e:
@@ -119,7 +95,7 @@ def _simple_grid(array: ArrayModel) -> dict[str, Any] | None:
         size = type.configuration.get("length_bytes")
     if size is None and type.name not in _VARIABLE:
         return None
-    inner = inner_chunk_shape(array)
+    inner = extension.inner_chunk_shape(array)
     shape = tuple(array.shape)
     sharded = inner is not None
     return {
@@ -131,7 +107,7 @@ def _simple_grid(array: ArrayModel) -> dict[str, Any] | None:
     }
 
 
-def _codec_names(codecs: Sequence[Named]) -> set[str]:
+def _codec_names(codecs: Sequence[extension.Named]) -> set[str]:
     """Return the names of codecs and of those inside shards."""
     names = {codec.name for codec in codecs}
     for codec in codecs:
@@ -165,13 +141,13 @@ def _any_grid(location: Location, array: ArrayModel) -> dict[str, Any]:
 
 def _stored(location: Location, array: ArrayModel, facts: dict[str, Any]) -> dict[str, Any] | None:
     """Count the stored chunks or shards; None if the store cannot list its keys."""
-    if not can_list(location.store) or not traits(location.store).lists_all:
+    if not can_list(location.store) or not extension.traits(location.store).lists_all:
         return None
     prefix, rank = location.format.chunk_prefix(location.path), len(array.shape)
-    encoding = chunk_key_encodings.bind(array.chunk_key_encoding)
+    encoding = extension.chunk_key_encodings.bind(array.chunk_key_encoding)
     sizes = [
         size
-        for key, size in list_sizes(location.store, prefix)
+        for key, size in extension.stores.list_sizes(location.store, prefix)
         if encoding.coords(key[len(prefix) :], rank) is not None
     ]
     grid = facts.get("shard_grid") or facts.get("chunk_grid")
@@ -193,18 +169,18 @@ def _members(location: Location) -> dict[str, Any] | None:
 
 def summary(facts: dict[str, Any]) -> Info:
     """Return the facts as names and values for people."""
-    info = Info()
-    info["type"] = f"{facts['kind']}, {title(facts['zarr_format'])}"
-    info["path"] = f"{facts['node']} in {facts['store']}"
+    summary = Info()
+    summary["type"] = f"{facts['kind']}, {extension.title(facts['zarr_format'])}"
+    summary["path"] = f"{facts['node']} in {facts['store']}"
     if facts["kind"] == "array":
-        _array_summary(info, facts)
+        _array_summary(summary, facts)
     elif facts.get("members") is not None:
         members = facts["members"]
         arrays, groups = counted(members["arrays"], "array"), counted(members["groups"], "group")
-        info["members"] = f"{arrays}, {groups}"
+        summary["members"] = f"{arrays}, {groups}"
         if members["unreadable"]:
-            info["not readable"] = ", ".join(members["unreadable"])
-    return info
+            summary["not readable"] = ", ".join(members["unreadable"])
+    return summary
 
 
 def shape_text(lengths: Sequence[Any] | None) -> str:
@@ -220,46 +196,46 @@ def chunk_text(facts: dict[str, Any]) -> str:
     return shape_text(facts["chunks"]) + (f" in shards {shape_text(shards)}" if shards else "")
 
 
-def _array_summary(info: Info, facts: dict[str, Any]) -> None:
+def _array_summary(summary: Info, facts: dict[str, Any]) -> None:
     """Add the facts about an array, in the order and words of `Array.info`."""
-    info["shape"] = shape_text(facts["shape"])
+    summary["shape"] = shape_text(facts["shape"])
     if facts["dimension_names"] is not None:
-        info["dimensions"] = ", ".join(name or "-" for name in facts["dimension_names"])
-    info["data type"] = facts["dtype"]
+        summary["dimensions"] = ", ".join(name or "-" for name in facts["dimension_names"])
+    summary["data type"] = facts["dtype"]
     fill = facts["fill_value"]
     text = repr(fill) if isinstance(fill, str) else str(fill)
-    info["fill value"] = "undefined" if fill is None else text
+    summary["fill value"] = "undefined" if fill is None else text
     nbytes = facts.get("nbytes")
     itemsize = 0 if nbytes is None else nbytes // max(1, math.prod(facts["shape"]))
     if nbytes is not None:
-        info["size in memory"] = size_text(nbytes)
+        summary["size in memory"] = extension.size_text(nbytes)
     if "chunk_grid" in facts:
         for name, counts in (("chunks", facts["chunk_grid"]), ("shards", facts["shard_grid"])):
             if counts is not None:
-                text, full = grid_lengths(facts[name], itemsize)
-                info[name] = grid_text(text, full, tuple(counts))
+                text, full = info.grid_lengths(facts[name], itemsize)
+                summary[name] = info.grid_text(text, full, tuple(counts))
     else:
-        info["chunks"] = chunk_text(facts)
+        summary["chunks"] = chunk_text(facts)
     if facts["order"] != "C":
-        info["order"] = facts["order"]
-    info["codecs"] = " -> ".join(map(codec_text, facts["codecs"]))
+        summary["order"] = facts["order"]
+    summary["codecs"] = " -> ".join(map(codec_text, facts["codecs"]))
     if "storage_transformers" in facts:
-        info["transformers"] = ", ".join(map(codec_text, facts["storage_transformers"]))
+        summary["transformers"] = ", ".join(map(codec_text, facts["storage_transformers"]))
     if "not_understood" in facts:
-        info["not understood"] = facts["not_understood"]
+        summary["not understood"] = facts["not_understood"]
     stored = facts.get("stored")
     if stored is not None and stored["of"] is not None:
         what = "chunk" if facts["shards"] is None else "shard"
         numbers = (stored["values"], stored["of"])
-        info["stored"] = stored_text(*numbers, what, stored["bytes"], _decoded_bytes(facts))
+        summary["stored"] = info.stored_text(*numbers, what, stored["bytes"], _decoded_bytes(facts))
 
 
 def _decoded_bytes(facts: dict[str, Any]) -> float:
     """Return how many bytes the stored chunks of an array decode to."""
     nbytes, stored = facts["nbytes"] or 0, facts["stored"]
     itemsize = nbytes // max(1, math.prod(facts["shape"]))
-    _, full = grid_lengths(facts["shards"] or facts["chunks"], itemsize)
-    return decoded_bytes(stored["values"], stored["of"], full, nbytes)
+    _, full = info.grid_lengths(facts["shards"] or facts["chunks"], itemsize)
+    return info.decoded_bytes(stored["values"], stored["of"], full, nbytes)
 
 
 def ratio(facts: dict[str, Any]) -> float | None:

@@ -24,14 +24,7 @@ from omnizarr.cli.options import (
 )
 from omnizarr.cli.terminal import counted, say
 from omnizarr.errors import InvalidArgument, WrongNode, known_names
-from omnizarr.extension import (
-    ArrayModel,
-    LocalStore,
-    existing_node,
-    location_of,
-    model_of,
-    readable_nodes,
-)
+from omnizarr.extension import ArrayModel, LocalStore, existing_node, location_of, lookup, model_of
 
 
 @path_command(
@@ -219,7 +212,7 @@ def consolidate(path: str, node: str, storage_options: Options) -> Answer:
             raise WrongNode(f"{location} is an array; only metadata of groups are consolidated")
         text = "an array, which has no metadata to consolidate"  # one of a folder
         return Answer({"nodes": 0}, partial(say, text))
-    count = len(list(readable_nodes(location, found)))
+    count = len(list(lookup.readable_nodes(location, found)))
     omnizarr.consolidate_metadata(path, node, storage_options=storage_options)
     text = f"consolidated the metadata of {counted(count, 'node')}"
     return Answer({"nodes": count}, partial(say, text))

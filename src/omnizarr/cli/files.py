@@ -11,14 +11,7 @@ import omnizarr
 from omnizarr.bulk.pyramid import NAMES
 from omnizarr.bulk.transfer import Filled
 from omnizarr.cli.answers import answer, command
-from omnizarr.cli.jobs import (
-    Where,
-    job_options,
-    may_replace,
-    planned,
-    run_job,
-    show_existing,
-)
+from omnizarr.cli.jobs import Where, job_options, may_replace, planned, run_job, show_existing
 from omnizarr.cli.options import Options, codec_options, options_of, shared_option
 from omnizarr.cli.terminal import confirm, counted, is_interactive, remark, say
 from omnizarr.conventions.ome.pyramid import PyramidOptions

@@ -15,14 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import omnizarr
-from omnizarr.cli.answers import (
-    Answer,
-    answer,
-    command,
-    find_hierarchies,
-    path_below,
-    path_command,
-)
+from omnizarr import extension
+from omnizarr.cli.answers import Answer, answer, command, find_hierarchies, path_below, path_command
 from omnizarr.cli.describe import chunk_text, describe, find, ratio, shape_text, summary
 from omnizarr.cli.options import (
     Options,
@@ -46,18 +40,7 @@ from omnizarr.cli.terminal import (
     wants_json,
 )
 from omnizarr.errors import InvalidArgument, OmnizarrError, WrongNode, known_names
-from omnizarr.extension import (
-    ArrayModel,
-    GroupModel,
-    Location,
-    Node,
-    byte_size,
-    codec_names,
-    redact_urls,
-    size_text,
-    type_name,
-    value_text,
-)
+from omnizarr.extension import ArrayModel, GroupModel, Location, Node, size_text, value_text
 from omnizarr.extension import info as summaries
 from omnizarr.extension import paths as node_paths
 
@@ -127,12 +110,12 @@ def _entry(
         return {"name": name, "kind": "unreadable", "message": str(node)}
     entry: dict[str, Any] = {"name": name, "kind": node.kind}
     if isinstance(node, ArrayModel):
-        entry |= {"shape": list(node.shape), "dtype": type_name(node.data_type)}
+        entry |= {"shape": list(node.shape), "dtype": extension.type_name(node.data_type)}
         if long:
             facts = describe(location, node, listing=listing)
             names = ("zarr_format", "chunks", "shards", "nbytes", "stored")
             entry |= {key: facts.get(key) for key in names}
-            entry |= {"ratio": ratio(facts), "codecs": codec_names(node)}
+            entry |= {"ratio": ratio(facts), "codecs": summaries.codec_names(node)}
     return entry
 
 
@@ -176,10 +159,10 @@ def inventory(paths: tuple[str, ...], no_listing: bool, storage_options: Options
             if wants_json():
                 say_json({"path": path, **found}, indent=None)
             elif "error" in found:
-                remark(f"{redact_urls(path)}: {found['message']}", label=found["error"])
+                remark(f"{extension.redact_urls(path)}: {found['message']}", label=found["error"])
             else:
                 place = path_below(path, found["name"]) if found["name"] else path
-                rows.append([*_row(found)[:-1], redact_urls(place)])
+                rows.append([*_row(found)[:-1], extension.redact_urls(place)])
     if rows:
         show_table((*_COLUMNS[:-1], "path"), rows, right=_NUMBERS)
     return FAILED if failed else OK
@@ -480,7 +463,7 @@ def serve(
         path,
         token=secret,
         origins=origins or ("*",),
-        limits=ServerLimits(memory=byte_size(memory, "--memory")),
+        limits=ServerLimits(memory=extension.byte_size(memory, "--memory")),
         started=started,
         **given,
     )

@@ -41,16 +41,10 @@ from omnizarr.cli.answers import (
     may_overwrite,
     run_each,
 )
-from omnizarr.cli.options import (
-    Options,
-    dry_run_option,
-    json_option,
-    quiet_option,
-    storage_option,
-)
+from omnizarr.cli.options import Options, dry_run_option, json_option, quiet_option, storage_option
 from omnizarr.cli.terminal import counted, progress_bar, remark, say
 from omnizarr.errors import InvalidArgument, MissingPackage, NodeExists
-from omnizarr.extension import check_disjoint, is_archive, resolve, size_text, tasks_at_once
+from omnizarr.extension import is_archive, resolve, size_text, stores, tasks_at_once
 
 if TYPE_CHECKING:
     from omnizarr.bulk.job import Job, Progress
@@ -228,7 +222,7 @@ def find_pairs(
             f"{source} is a folder of {counted(len(found), 'hierarchy')}, and {destination} is"
             f" {what}; give a folder as DESTINATION"
         )
-    check_disjoint(
+    stores.check_disjoint(
         resolve(source, read_only=True, storage_options=options),
         resolve(destination, read_only=True, storage_options=there),
     )

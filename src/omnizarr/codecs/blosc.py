@@ -16,13 +16,7 @@ from typing import Any, ClassVar, Self
 
 from numcodecs import blosc
 
-from omnizarr.codecs.codec import (
-    Buffer,
-    BytesBytesCodec,
-    as_bytes_array,
-    check_memory,
-    limit_of,
-)
+from omnizarr.codecs.codec import Buffer, BytesBytesCodec, as_bytes_array, check_memory, limit_of
 from omnizarr.errors import CannotExpress
 from omnizarr.model import Named
 

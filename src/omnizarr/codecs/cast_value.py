@@ -25,13 +25,7 @@ from omnizarr.model import Named
 from omnizarr.model.fields import Fields, named
 from omnizarr.model.node import check_members, invalid
 
-ROUNDINGS = (
-    "nearest-even",
-    "towards-zero",
-    "towards-positive",
-    "towards-negative",
-    "nearest-away",
-)
+ROUNDINGS = ("nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away")
 OUT_OF_RANGE = ("clamp", "wrap")
 
 

@@ -321,10 +321,7 @@ def limit_of(size: int | None) -> int:
 
 
 def check_memory(size: int) -> None:
-    """Raise MemoryError if `size` bytes cannot be allocated.
-
-    To be called before a library that does not check its allocations and would end the process.
-    """
+    """Raise MemoryError if `size` bytes cannot be allocated, for libraries that do not check."""
     np.empty(size, np.uint8)
 
 

@@ -135,10 +135,7 @@ class Zlib(_Deflate):
 def _decompress(
     make: Callable[[], Any], data: Buffer, size: int | None, after: str = "ignored"
 ) -> bytes:
-    """Return the bytes of a stream; raise if they are more than allowed.
-
-    What follows its end is ignored, refused, or read as another stream.
-    """
+    """Return the bytes of a stream within the limit; what follows is ignored, refused or read."""
     limit, rest = limit_of(size), bytes(data)
     out, room = list[bytes](), limit + 1
     while rest or not out:

@@ -16,17 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import registry
-from omnizarr.codecs.codec import (
-    ArrayArray,
-    ArrayBytes,
-    Buffer,
-    BytesBytes,
-    Codec,
-    Kind,
-    Spec,
-    as_bytes_array,
-    limit_of,
-)
+from omnizarr.codecs import codec as interface
+from omnizarr.codecs.codec import ArrayArray, ArrayBytes, Buffer, BytesBytes, Codec, Kind, Spec
 from omnizarr.codecs.serializers import check_count
 from omnizarr.data_types import as_type, describe
 from omnizarr.data_types import bind as bind_type
@@ -71,10 +62,7 @@ def bind(named: Named) -> Codec:
 
 
 class OnBytes:
-    """``filter-on-bytes``: a filter that sees the bytes of the step before as items of its type.
-
-    Only a version 2 document can say so, by listing for example shuffle before delta.
-    """
+    """``filter-on-bytes``, of version 2 only: a filter that sees the bytes before it as items."""
 
     kind: ClassVar[Kind] = "bytes->bytes"
 
@@ -168,7 +156,7 @@ class NumcodecsSerializer(ArrayBytes):
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         if self.codec.codec_id.startswith("vlen"):
             check_count(data, spec)
-        out = np.asarray(self.codec.decode(as_bytes_array(data)))
+        out = np.asarray(self.codec.decode(interface.as_bytes_array(data)))
         if out.size != spec.size and self.codec.codec_id != "vlen-array":
             raise ValueError(f"the chunk has {out.size} items, expected {spec.size}")
         return out.astype(spec.data_type.dtype, copy=False).reshape(spec.shape)
@@ -188,15 +176,15 @@ class NumcodecsBytes(BytesBytes):
         return size if id_ == "shuffle" else None
 
     def encode(self, data: Buffer) -> Buffer:
-        return to_bytes(self.codec.encode(as_bytes_array(data)))
+        return to_bytes(self.codec.encode(interface.as_bytes_array(data)))
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
-        return within_limit(to_bytes(self.codec.decode(as_bytes_array(data))), size)
+        return within_limit(to_bytes(self.codec.decode(interface.as_bytes_array(data))), size)
 
 
 def within_limit(made: bytes, size: int | None) -> bytes:
     """Return what a codec made; raise if it is more than the expected size, or the limit."""
-    limit = limit_of(size)
+    limit = interface.limit_of(size)
     if len(made) > limit:
         raise ValueError(f"it decompresses to {len(made)} bytes, expected at most {limit}")
     return made

@@ -17,30 +17,12 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import registry
-from omnizarr.codecs.codec import (
-    ArrayArray,
-    ArrayBytes,
-    Buffer,
-    BytesBytes,
-    Codec,
-    Region,
-    Spec,
-    bind_dataclass,
-    check_kind,
-    is_fill,
-)
+from omnizarr import errors, registry
+from omnizarr.codecs import codec as interface
+from omnizarr.codecs.codec import ArrayArray, ArrayBytes, Buffer, BytesBytes, Codec, Region, Spec
 from omnizarr.codecs.filters import Transpose
 from omnizarr.data_types import as_type
-from omnizarr.errors import (
-    ChunkError,
-    InvalidMetadata,
-    MissingPackage,
-    OmnizarrError,
-    Problem,
-    UnknownExtension,
-    error_context,
-)
+from omnizarr.errors import ChunkError, InvalidMetadata, Problem, UnknownExtension, error_context
 from omnizarr.formats.codec_names import effective
 from omnizarr.model import Named
 from omnizarr.model.node import PREFIX
@@ -136,7 +118,7 @@ def bind_codec(named: Named, where: str) -> Codec:
     elif target is None:
         target = registry.lookup("codec", named.name, where)
     try:
-        bind = getattr(target, "bind", None) or partial(bind_dataclass, target)
+        bind = getattr(target, "bind", None) or partial(interface.bind_dataclass, target)
         bound: Codec = bind(effective(named))
     except InvalidMetadata as e:
         raise placed(e, f"codec {named.stated or named.name!r}", where) from None
@@ -144,7 +126,7 @@ def bind_codec(named: Named, where: str) -> Codec:
         if named.stated:
             registry.lookup("codec", named.stated, where)
         raise
-    check_kind(named.name, bound.kind)
+    interface.check_kind(named.name, bound.kind)
     return bound
 
 
@@ -242,10 +224,7 @@ class CodecPipeline:
     # Parts of chunks
 
     def read_part(self, key: str, region: Region) -> Requests[Decode | None]:
-        """Fetch the bytes that a part of a chunk needs; return its decoder, None if missing.
-
-        The decoder fills an array of the region's shape.
-        """
+        """Fetch the bytes of a part of a chunk; return what decodes it, None if it is missing."""
         if self.sharded is None:
             [data] = yield [(key, None)]
             return None if data is None else partial(self.decode_into, data, region)
@@ -258,10 +237,7 @@ class CodecPipeline:
         return [*map(self._to_chunk_axes, decode(out.transpose(self.axes)))]
 
     def _to_chunk_axes(self, box: Region) -> Region:
-        """Return a box of the array that becomes bytes as a box of the chunk.
-
-        Of a reshaped chunk that is all of it.
-        """
+        """Return a box of the array that becomes bytes as one of the chunk; all, if reshaped."""
         if self.reshapes:
             return tuple(slice(0, n) for n in self.spec.shape)
         return tuple(box[self.axes.index(axis)] for axis in range(len(box)))
@@ -289,7 +265,7 @@ class CodecPipeline:
         else:
             chunk = np.array(self.decode(old))  # which may be the store's or a codec's own
         chunk[region] = value
-        return None if is_fill(chunk, self.spec.fill) else self.encode(chunk)
+        return None if interface.is_fill(chunk, self.spec.fill) else self.encode(chunk)
 
 
 def decode_bytes(codecs: Sequence[tuple[BytesBytes, int | None]], data: Buffer) -> Buffer:
@@ -304,7 +280,7 @@ def decode_bytes(codecs: Sequence[tuple[BytesBytes, int | None]], data: Buffer) 
 
 def codec_context(codec: Codec, verb: str) -> error_context:
     """Have errors of the block name the codec; a codec of any package may raise anything."""
-    name, ignore = _name(codec), (ChunkError, MissingPackage, MemoryError)
+    name, ignore = _name(codec), (ChunkError, errors.MissingPackage, MemoryError)
     where = f"codec {name!r}: {verb}"
     return error_context(where, into=ChunkError, catch=(Exception,), ignore=ignore, codec=name)
 
@@ -314,10 +290,7 @@ def _name(codec: object) -> str:
 
 
 def _typed(codec: ArrayArray, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
-    """Return the array in the type of its specification, for codecs that look at the items.
-
-    The byte order of storage is a matter of the codec that makes bytes, and ends with it.
-    """
+    """Return the array in the type of its specification, for codecs that look at the items."""
     dtype = spec.data_type.dtype
     if array.dtype == dtype or isinstance(codec, Transpose):
         return array
@@ -331,7 +304,7 @@ def run_requests(requests: Requests[T], fetch: Callable[[list[Request]], Answers
         while True:
             try:
                 answers = fetch(wanted)
-            except OmnizarrError as e:
+            except errors.OmnizarrError as e:
                 wanted = requests.throw(e)
             else:
                 wanted = requests.send(answers)

@@ -19,17 +19,8 @@ import numpy.typing as npt
 
 from omnizarr import config
 from omnizarr.chunk_grids import Grid, RegularAxis
-from omnizarr.codecs.codec import (
-    ArrayBytes,
-    Buffer,
-    Configured,
-    Kind,
-    Region,
-    Spec,
-    inner_codecs,
-    is_fill,
-    raise_problems,
-)
+from omnizarr.codecs import codec
+from omnizarr.codecs.codec import ArrayBytes, Buffer, Configured, Kind, Region, Spec, is_fill
 from omnizarr.codecs.pipeline import CodecPipeline, Decode, Requests, bind_pipeline
 from omnizarr.data_types import bind as bind_type
 from omnizarr.errors import ChunkError, error_context
@@ -212,8 +203,8 @@ class ShardingIndexed(Configured):
         fields = Fields("", stated.configuration, [])
         shape = fields.integers("chunk_shape", least=1)
         location = fields.choice("index_location", ("end", "start"))
-        raise_problems(fields, cls.name)
-        codecs, index_codecs = inner_codecs(stated, "codecs", "index_codecs")
+        codec.raise_problems(fields, cls.name)
+        codecs, index_codecs = codec.inner_codecs(stated, "codecs", "index_codecs")
         return cls(shape, codecs, index_codecs, location)
 
     @property

@@ -67,10 +67,7 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
 
 
 def is_by_name(codec: Any) -> bool:
-    """Return True if a codec states its name in version 3, as objects of zarr-python do.
-
-    Objects of numcodecs, and of this library, leave the name to the format.
-    """
+    """Return True if a codec states its name in version 3; objects leave it to the format."""
     if isinstance(codec, dict):
         return not isinstance(codec.get("id"), str)
     ours = hasattr(codec, "bind")

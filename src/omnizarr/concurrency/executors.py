@@ -131,10 +131,7 @@ def _collect(future: Future[R], running: dict[Future[R], A], done: Callable[[A, 
 
 
 class _DaskExecutor:
-    """The tasks of a Dask client as futures of `concurrent.futures`.
-
-    Dask's own executor takes a result for an error if its worker is lost at that moment.
-    """
+    """A Dask client as an executor; Dask's own takes a result for an error if a worker is lost."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

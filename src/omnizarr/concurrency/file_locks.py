@@ -50,10 +50,7 @@ _held = _HeldFiles()
 
 
 class _File:
-    """An open lock file, which a forked child closes at once.
-
-    Otherwise the lock of a parent that is killed would last as long as the child.
-    """
+    """An open lock file; a forked child closes it, or the lock would outlive a killed parent."""
 
     __slots__ = ("descriptor", "identity", "made")
 

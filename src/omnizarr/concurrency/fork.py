@@ -130,10 +130,7 @@ class LibraryGate:
         return close
 
     def call_from_finaliser(self, close: Callable[[], None]) -> None:
-        """Call a function as a user of the library; if a fork is under way, after the fork.
-
-        Never wait: a finaliser may hold a lock that the forking thread waits for.
-        """
+        """Call a function as a user of the library; never wait for a fork, but do it afterwards."""
         try:
             if self._inside.add(1) == 1 and self._closing:
                 self._postponed.append(close)

@@ -414,10 +414,7 @@ def interruptible(function: Callable[[], R]) -> R:
 
 
 def is_abandoned() -> bool:
-    """Return True if nobody waits for this thread's result any more, so it must not retry.
-
-    A value that is stored late could take the place of a newer one.
-    """
+    """Return True if nobody waits for this thread's result: it must not store a value late."""
     return any(ended() for ended in _request.ends)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from omnizarr import extension
 from omnizarr.conventions.cf.dataset import Dataset
 from omnizarr.conventions.cf.dataset import open as open_dataset
 from omnizarr.conventions.geo.map import open as open_map
@@ -19,24 +20,7 @@ from omnizarr.conventions.ome import versions
 from omnizarr.conventions.ome.model import Metadata
 from omnizarr.conventions.ome.rules import MISSING, check
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
-from omnizarr.extension import (
-    ArrayModel,
-    GroupModel,
-    Location,
-    Node,
-    Probe,
-    Store,
-    existing_node,
-    fetch_probe,
-    find_node,
-    get_existing,
-    has_store_path,
-    kind_of,
-    paths,
-    resolve_store_path,
-    title,
-    walk_nodes,
-)
+from omnizarr.extension import ArrayModel, GroupModel, Location, Node, Store, paths, stores, title
 
 Declared: TypeAlias = Callable[[Node], bool]
 Found: TypeAlias = Iterator[tuple[str, Problem, str]]
@@ -73,16 +57,20 @@ def validate(
         >>> [each.message for each in oz.ome.validate("cell.zarr") if each.level == "error"]
         []
     """
-    is_attributes = isinstance(what, Mapping) and not has_store_path(what) and bool(what)
+    is_attributes = (
+        isinstance(what, Mapping) and not extension.lookup.has_store_path(what) and bool(what)
+    )
     if is_attributes and not any(isinstance(v, (bytes, bytearray)) for v in what.values()):
         found = versions.find_metadata(what)
         message = f"no OME-Zarr metadata; expected 'ome', or one of {', '.join(versions.MEMBERS)}"
         return [Problem("", "", message)] if found is None else check(found, "")
-    store, path = resolve_store_path(what, path, "r", storage_options)
-    probe = Probe(path)
+    store, path = extension.resolve_store_path(what, path, "r", storage_options)
+    probe = extension.Probe(path)
     problems: list[Problem] = []  # metadata of an older Zarr version beside those of a newer one
-    formats = probe.formats(fetch_probe(store, probe), problems)
-    location, node = find_node(store, path, zarr_format=formats[0].name if formats else None)
+    formats = probe.formats(extension.lookup.fetch_probe(store, probe), problems)
+    location, node = extension.find_node(
+        store, path, zarr_format=formats[0].name if formats else None
+    )
     walk = _Walk(problems, location)
     if isinstance(node, ArrayModel):
         walk.error(location, "", "this is an array; OME-Zarr metadata belong to its group")
@@ -152,7 +140,7 @@ class _Walk:
             return None
         if isinstance(node, kind):
             return child, node
-        shown, other = paths.show(child.path), existing_node(location.store, child.path)
+        shown, other = paths.show(child.path), extension.existing_node(location.store, child.path)
         message = f"there is no {'array' if kind is ArrayModel else 'group'} {shown}"
         if node is None and other is not None:
             here = f"{paths.show(location.path)} is {title(location.format.name, '')}"
@@ -201,7 +189,7 @@ class _Walk:
         version, own_names = self.version, array.dimension_names
 
         def error(field: str, message: str) -> None:
-            keys = get_existing(location.store, location.format.keys(location.path))
+            keys = stores.get_existing(location.store, location.format.keys(location.path))
             self.problems.append(Problem(next(iter(keys)), field, message))
 
         if len(array.shape) != len(names):
@@ -307,7 +295,7 @@ def _geo_problems(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in stated:
         if not isinstance(attributes[name], kinds[name]):
             expected = "an object" if kinds[name] is dict else "a string"
-            yield name, f"expected {expected}, got {kind_of(attributes[name])}"
+            yield name, f"expected {expected}, got {extension.kind_of(attributes[name])}"
         elif name == "proj:code" and not _CODE.fullmatch(attributes[name]):
             yield name, f"expected an authority and a code, 'EPSG:4326', got {attributes[name]!r}"
     if len(stated) > 1:
@@ -321,8 +309,8 @@ def _geo_problems(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _outermost(store: Store, path: str, declared: Declared) -> Iterator[tuple[Location, Node]]:
     """Yield the nodes that declare a convention, without those below another such node."""
     above: list[str] = []
-    start, node = find_node(store, path)
-    for location, found in walk_nodes(start, node):
+    start, node = extension.find_node(store, path)
+    for location, found in extension.walk_nodes(start, node):
         if isinstance(found, Exception) or location.path.startswith(tuple(above)):
             continue
         if declared(found):
@@ -360,7 +348,7 @@ def _declares_geo(node: Node) -> bool:
 def _attributes(location: Location) -> tuple[str, str]:
     """Return the key of the document with a node's attributes, and the start of their fields."""
     keys = location.format.keys(location.path)
-    existing = [*get_existing(location.store, keys)]
+    existing = [*stores.get_existing(location.store, keys)]
     return [keys[0], *existing][-1], "attributes." if len(existing) == 1 else ""
 
 
@@ -369,7 +357,7 @@ def _with_document(problem: Problem, start: Location, rule: str) -> tuple[str, P
     path, field = paths.normalize(problem.key), problem.field
     key, before = _attributes(start.at(path))
     if field == "dimension_names":
-        key = next(iter(get_existing(start.store, start.format.keys(path))))
+        key = next(iter(stores.get_existing(start.store, start.format.keys(path))))
     elif field:
         field = before + field
     return path, replace(problem, key=key, field=field), rule

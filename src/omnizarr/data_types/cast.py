@@ -87,10 +87,7 @@ def _is_kept(times: Values, out: Values) -> Any:
 
 
 def is_complex_pair(dtype: np.dtype[Any]) -> bool:
-    """Return True for records of two small floats, ``real`` and ``imag``.
-
-    They stand for complex numbers of fewer than 64 bits, which NumPy does not have.
-    """
+    """Return True for ``real`` and ``imag`` of small floats, as NumPy has no such complex type."""
     if dtype.names != ("real", "imag"):
         return False
     part = dtype["real"]

@@ -60,10 +60,7 @@ class DataType:
         return self.dtype if self.masking is None else self.masking.dtype
 
     def unset(self, dialect: Dialect) -> Any:
-        """Return the value of elements that were never written: no time for times, else zero.
-
-        The other formats have no words for "no time".
-        """
+        """Return the value of unwritten elements: zero, or NaT for times where a dialect has it."""
         times = self.dtype.kind in "mM" and dialect in ("v2", "v3")
         return np.array("NaT", self.dtype) if times else self.zero
 

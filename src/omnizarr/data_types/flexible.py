@@ -15,15 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr.data_types.data_type import (
-    DataType,
-    Scalar,
-    from_base64,
-    in_order,
-    old,
-    to_base64,
-    wrong,
-)
+from omnizarr.data_types import data_type
+from omnizarr.data_types.data_type import DataType, Scalar, from_base64, old, to_base64, wrong
 from omnizarr.errors import InvalidMetadata
 from omnizarr.model import Dialect, Named
 from omnizarr.model.node import check_members, invalid
@@ -97,7 +90,7 @@ def byte_list(json: list[Any], named: Named) -> bytes:
 def _utf32(named: Named) -> DataType:
     check_members(named, "data type", required=("length_bytes",), optional=("endian",))
     characters = length_bytes(named, multiple_of=4) // 4
-    dtype = in_order(named, np.dtype(f"U{characters}"))
+    dtype = data_type.in_order(named, np.dtype(f"U{characters}"))
 
     def decode(json: Any, dialect: Dialect) -> Any:
         json = _as_text(named, json, dialect)

@@ -16,21 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr import chunk_grids, chunk_key_encodings, data_types, registry
+from omnizarr import chunk_grids, chunk_key_encodings, data_types, errors, registry
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
 from omnizarr.codecs import CodecPipeline, Spec, bind_codec, bind_pipeline
 from omnizarr.concurrency.cache import Cache, Key
 from omnizarr.data_types.data_type import DataType, Scalar
-from omnizarr.errors import (
-    ChunkError,
-    InvalidMetadata,
-    MissingPackage,
-    OmnizarrError,
-    StoreError,
-    UnknownExtension,
-    error_context,
-)
+from omnizarr.errors import ChunkError, OmnizarrError, StoreError, UnknownExtension, error_context
 from omnizarr.formats.codec_names import stored_order
 from omnizarr.model import ArrayModel, Named, paths
 from omnizarr.storage_transformers import stored_key, transform
@@ -113,7 +105,7 @@ class BoundArray:
             for part in ("grid", "encoding", "fill", "any_pipeline", "chunk_store"):
                 try:
                     getattr(self, part)
-                except (UnknownExtension, MissingPackage):
+                except (UnknownExtension, errors.MissingPackage):
                     unknown = True
             if unknown:
                 return False
@@ -250,7 +242,7 @@ class BoundArray:
         if found is None:
             spec = Spec(chunk_shape, self.data_type, self.fill)
             if (spec.nbytes or 0) > MAX_CHUNK_BYTES:
-                raise InvalidMetadata(
+                raise errors.InvalidMetadata(
                     f"array {paths.show(self.path)!r}: one chunk of shape {chunk_shape} has"
                     f" {spec.nbytes} bytes"
                 )

@@ -25,6 +25,7 @@ from omnizarr.engine.missing_chunks import Coords, FilledParts, Missing
 from omnizarr.engine.watch import ATTEMPTS, RECENT
 from omnizarr.errors import ChunkError, Conflict
 from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
+from omnizarr.indexing.plan import some_rows
 from omnizarr.model import paths
 from omnizarr.publish.stage import epoch
 from omnizarr.storage_transformers import stored_key
@@ -71,7 +72,7 @@ def read(
             if left is None:
                 reference.read(array, plan, full)
             elif left:
-                for row in plan.some_rows(left):
+                for row in some_rows(plan, left):
                     reference.read_row(array, row, full)
     except ChunkError:
         if watch is None:
@@ -127,7 +128,7 @@ def _read_with_options(
     left = kernel.read(array, plan, out, skip_missing=found is not None)
     if left is None:
         reference.read(array, plan, out, found)
-    for row in plan.some_rows(left) if left else ():
+    for row in some_rows(plan, left) if left else ():
         reference.read_row(array, row, out, found)
     if found is not None:
         found.finish(filled)
@@ -206,10 +207,7 @@ def write_fields(array: BoundArray, plan: Plan, names: Any, value: npt.NDArray[A
 
 @contextmanager
 def exclusive(array: BoundArray, keys: Iterable[str]) -> Iterator[None]:
-    """Lock chunks against writers that change a part of them until the block ends.
-
-    Chunks that a transformer stores in one value are locked together.
-    """
+    """Lock chunks, or the values that hold them, against changes of a part of them."""
     chunks = array.chunk_store
     plain = chunks is array.store
     stored = [*keys] if plain else [*dict.fromkeys(stored_key(chunks, key) for key in keys)]
@@ -229,14 +227,11 @@ def _store(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
     if left is None:
         reference.write(array, plan.rows(), plan.count, value)
     elif left:
-        reference.write(array, iter(plan.some_rows(left)), len(left), value)
+        reference.write(array, iter(some_rows(plan, left)), len(left), value)
 
 
 def _store_steadily(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
-    """Store several chunks; again if the array was replaced meanwhile.
-
-    Otherwise a part of them would be in the old array, and the rest in the new one.
-    """
+    """Store several chunks; again if the array was replaced meanwhile, which may have some."""
     watch = array.watch
     for _ in range(ATTEMPTS):
         seen = watch.signature

@@ -22,14 +22,8 @@ from omnizarr.chunk_key_encodings import Default, Draft, V2Keys
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.filters import Transpose
 from omnizarr.codecs.serializers import Bytes, holds_text
-from omnizarr.concurrency.pool import (
-    bytes_in_flight,
-    is_abandoned,
-    return_threads,
-    share_items,
-    take_threads,
-    thread_slots,
-)
+from omnizarr.concurrency import pool
+from omnizarr.concurrency.pool import bytes_in_flight, return_threads, take_threads, thread_slots
 from omnizarr.config import Config
 from omnizarr.data_types import own_type
 from omnizarr.engine.binding import BoundArray
@@ -230,7 +224,7 @@ def _read_inner(
                 failed |= left is None
                 rows.update(inner.rows[some[np.isin(some, left or [])]].tolist())
 
-            share_items(iter(inner.parts(granted // threads)), one, threads, 1, waits=False)
+            pool.share_items(iter(inner.parts(granted // threads)), one, threads, 1, waits=False)
     except (OmnizarrError, ValueReplaced):
         return None  # asking for each shard on its own shows which one it is
     return None if failed else sorted(rows)
@@ -301,7 +295,7 @@ def _decode_each(
         if value is None:
             array.note_missing()
         with decoders:
-            if is_abandoned():  # and the caller has its array back
+            if pool.is_abandoned():  # and the caller has its array back
                 return
             began = perf_counter()
             given = layout.capsule, listed[number], None, b"", [value], data

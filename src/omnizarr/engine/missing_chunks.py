@@ -63,7 +63,7 @@ class FilledParts:
             warn(
                 f"{len(coords)} missing chunks of {paths.show(self.array.path)} in"
                 f" {self.array.store!r} were read as the fill value"
-                f" {self.array.fill[()]!r}: {names}",
+                f" {self.array.fill[()]!r}: {names}"
             )
 
     def _coords_in(self, row: Row, box: Region) -> Iterator[Coords]:

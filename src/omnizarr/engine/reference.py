@@ -12,31 +12,20 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import config
+from omnizarr import config, stores
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.codec import Buffer, Region, is_fill
-from omnizarr.codecs.pipeline import Decode, Requests, run_requests
+from omnizarr.codecs.pipeline import Decode, Requests, gather_requests, run_requests
+from omnizarr.concurrency import pool
 from omnizarr.concurrency.pool import for_each, in_parallel, thread_slots, useful_threads
 from omnizarr.concurrency.retry import CONFLICTS, Overtaken, retry_conflicts
 from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.inner_chunks import largest_whole
 from omnizarr.engine.missing_chunks import Coords, FilledParts
-from omnizarr.engine.prefetch import fetch_ahead
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
-from omnizarr.stores import (
-    Store,
-    direct_file_root,
-    direct_values,
-    erase_values,
-    file_root,
-    get_many,
-    set_many,
-    supports_compare_and_set,
-    traits,
-    update_value,
-)
-from omnizarr.stores.byte_ranges import read_consistently
+from omnizarr.stores import Store, direct_file_root, get_many, supports_compare_and_set, traits
+from omnizarr.stores.byte_ranges import ConsistentReader, ValueReplaced, read_consistently
 from omnizarr.stores.operations import conditionally, waits_for
 from omnizarr.stores.tracing import in_array
 
@@ -60,7 +49,7 @@ def fetch(array: BoundArray, plan: Plan, nbytes: int, use: Callable[[Row, Any], 
     """
     store, count = array.chunk_store, plan.count
     # Of files, threads that each read and decode some are quicker than fetching ahead.
-    in_files = file_root(store) is not None
+    in_files = stores.file_root(store) is not None
     if in_files and array.first_pipeline.sharded is None:
         batches, number = _file_batches(array, plan.rows(), count)
         for_each(batches, number, partial(_fetch_some, array, use=use), nbytes, waits=False)
@@ -71,18 +60,50 @@ def fetch(array: BoundArray, plan: Plan, nbytes: int, use: Callable[[Row, Any], 
 
         for_each(plan.rows(), count, one, nbytes, waits=False)
     elif count:
-        whole = largest_whole(array, count)
-        size = whole or estimate_fetched(array, nbytes // count)
-        fetch_ahead(
-            store,
-            plan.rows(),
-            lambda row: _read_part(array, row.coords, row.region),
-            use,
-            size=size,
-            nbytes=size * count,
-            threads=useful_threads(count, nbytes),
-            whole=whole,
-        )
+        _fetch_ahead(array, plan, nbytes, use)
+
+
+def _fetch_ahead(
+    array: BoundArray, plan: Plan, nbytes: int, use: Callable[[Row, Any], None]
+) -> None:
+    """Do as `fetch` does, with the chunks of a batch running their requests side by side.
+
+    So a batch of shards costs one round for all indexes and one for all inner chunks. Where memory
+    is not enough for all chunks, each thread has a batch of its own: some decode, others wait.
+    """
+    store, rows, count = array.chunk_store, plan.rows(), plan.count
+    whole = largest_whole(array, count)  # bytes of values that are fetched at once
+    size, threads = whole or estimate_fetched(array, nbytes // count), useful_threads(count, nbytes)
+
+    def requests(row: Row) -> Requests[Decode | None]:
+        return _read_part(array, row.coords, row.region)
+
+    def one(row: Row) -> Decode | None:
+        return read_consistently(store, lambda fetch: run_requests(requests(row), fetch))
+
+    def fetch_some(some: list[Row]) -> Iterator[tuple[Row, Decode | None]]:
+        try:
+            reader = ConsistentReader(store, size=whole)
+            found = run_requests(gather_requests(map(requests, some)), reader)
+            reader.verify()
+        except (OmnizarrError, ValueReplaced):
+            found = [one(row) for row in some]  # so that errors name the chunk
+        return zip(some, found, strict=True)
+
+    def fetch_and_use(some: list[Row]) -> None:
+        for row, found in fetch_some(some):
+            if pool.is_abandoned():  # another thread has failed
+                return
+            use(row, found)
+
+    with pool.bytes_in_flight(size * count) as granted:
+        if granted >= size * count:
+            all_rows = fetch_some([*rows])
+            pool.share_items(all_rows, lambda pair: use(*pair), threads, 1, waits=False)
+        else:
+            batch = max(1, granted // (threads * max(1, size)))
+            batches = iter(lambda: [*itertools.islice(rows, batch)], [])
+            pool.share_items(batches, fetch_and_use, threads, 1, waits=False)
 
 
 def estimate_fetched(array: BoundArray, selected: int) -> int:
@@ -107,10 +128,7 @@ def _file_batches(
 
 
 def _fetch_some(array: BoundArray, rows: list[Row], use: Callable[[Row, Any], None]) -> None:
-    """Call `use` for some rows, whose chunks are fetched in one call.
-
-    One call of C for many small files: threads hand the interpreter's lock over less often.
-    """
+    """Call `use` for some rows; one call of C fetches all, so that threads switch less often."""
     try:
         found = get_many(array.chunk_store, [(array.key(row.coords), None) for row in rows])
     except OmnizarrError:  # reading each chunk on its own shows which one it is
@@ -184,7 +202,7 @@ def _read_consistently(
     inner chunk. Stores with a high latency are not asked again: they tell the version of a part.
     """
     store, low_latency = array.chunk_store, traits(array.chunk_store).low_latency
-    in_memory = low_latency and direct_values(store) is not None
+    in_memory = low_latency and stores.direct_values(store) is not None
     if pipeline.sharded is None or in_memory:  # one value
         [data] = yield [(key, None)]
         return None if data is None else partial(pipeline.decode_into, data, region)
@@ -273,10 +291,7 @@ def write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray
 
 
 def _write_each(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> None:
-    """Store chunks by one request each, encoding some while others are being sent.
-
-    The threads that send them encode them, as many at a time as `threads` allows.
-    """
+    """Store chunks by one request each; the threads that send them encode them, some at a time."""
     encoders = thread_slots()
     _ = array.fill  # bound before threads ask for it
 
@@ -353,7 +368,7 @@ def _replace(array: BoundArray, row: Row, change: Change) -> None:
         return cast(Buffer, _own(array.chunk_store, new))
 
     with chunk_context("write", array, row.coords):
-        update_value(array.chunk_store, array.key(row.coords), changed)
+        stores.update_value(array.chunk_store, array.key(row.coords), changed)
 
 
 def _box(
@@ -392,9 +407,9 @@ def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> 
         if hasattr(store, "change_many"):
             store.change_many(changes)
             return
-        erase_values(store, [key for key, data in changes.items() if data is None])
+        stores.erase_values(store, [key for key, data in changes.items() if data is None])
     try:
-        set_many(store, [(key, data) for key, data in changes.items() if data is not None])
+        stores.set_many(store, [(key, data) for key, data in changes.items() if data is not None])
     except OmnizarrError:  # storing each chunk on its own shows which one it is
         for row in rows:
             if (data := changes[array.key(row.coords)]) is not None:
@@ -403,10 +418,7 @@ def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> 
 
 
 def _change_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
-    """Store some chunks in one transaction.
-
-    Those that reach beyond the shape are replaced only if nobody appends to them.
-    """
+    """Store some chunks in one transaction; at the end of an axis, only if nobody appends there."""
     whole, ends = dict[str, Buffer | None](), dict[str, Buffer | None]()
     parts, merged = list[tuple[Row, Change]](), list[tuple[Row, Change]]()
     for row in rows:
@@ -520,10 +532,7 @@ def _put(array: BoundArray, coords: Coords, data: Buffer | None) -> None:
 
 
 def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> int:
-    """Store one whole chunk, or erase its key where it has nothing but the fill value.
-
-    Return the number of bytes stored.
-    """
+    """Store a whole chunk, or erase its key if it has only fill values; return the bytes stored."""
     pipeline = array.pipeline(chunk.shape)
     counted = in_array(array, "write", chunks_written=1)
     with counted, chunk_context("write", array, coords):

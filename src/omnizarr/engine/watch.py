@@ -26,13 +26,8 @@ from omnizarr.errors import ChunkError, Conflict, InvalidMetadata, NodeChanged, 
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.model.node import FillValue
 from omnizarr.publish.publication import wait_for_replacement
-from omnizarr.publish.stage import epoch, last_replacement
-from omnizarr.stores import (
-    direct_file_root,
-    direct_values,
-    get_existing,
-    supports_compare_and_set,
-)
+from omnizarr.publish.stage import epoch, replacements
+from omnizarr.stores import direct_file_root, direct_values, get_existing, supports_compare_and_set
 from omnizarr.stores.base import traits
 from omnizarr.stores.leases import lease_key
 
@@ -85,7 +80,7 @@ class ArrayWatch:
         if type(values) is dict:
             self._is_quick = True
             return lambda: _Same(values.get(key))
-        return lambda: [last_replacement(), store.get(key)]
+        return lambda: [replacements[0], store.get(key)]
 
     def note_missing(self) -> None:
         """Note that a chunk was missing."""
@@ -118,10 +113,7 @@ class ArrayWatch:
         return idle and stored.shape == self._model.shape
 
     def expected_shape(self) -> dict[str, str | None] | None:
-        """Return the key of the lock on the shape, to compare when chunks are stored.
-
-        None if somebody holds the lock, or has changed the shape.
-        """
+        """Return the key of the free lock on an unchanged shape, to compare, else None."""
         key = lease_key(paths.folder(self._keys[0]), "shape")
         if self._store.get(key) is not None or self.stored.shape != self._model.shape:
             return None
@@ -143,7 +135,7 @@ class ArrayWatch:
         Raises NodeChanged if they are of another node, or of a smaller array.
         """
         for _ in CONFLICTS.tries():
-            number = last_replacement()
+            number = replacements[0]
             stored, generation = self._store.get_versioned(self._keys[0])
             if self.signature == [number, stored]:
                 return {self._keys[0]: generation}
@@ -169,7 +161,7 @@ class ArrayWatch:
         """Return the signature and the node; wait for a node that is being replaced."""
         location, keys = self._location, self._keys
         for _ in ABSENCE.tries():
-            number = last_replacement()
+            number = replacements[0]
             self._sign = sign = self._sign or self._find_sign()
             signature = sign() if self._is_quick else None
             if self._is_quick:  # one request at a time costs less

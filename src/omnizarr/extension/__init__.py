@@ -10,137 +10,33 @@ from typing import TYPE_CHECKING, Any
 
 from omnizarr import chunk_key_encodings, formats, stores
 from omnizarr._json import dumps, keep_bare_nan, kind_of
-from omnizarr.codecs.specify import (
-    inner_chunk_shape,
-    kind,
-    memory_order,
-    pipeline,
-    plain_member,
-    to_named,
-    with_bytes,
-)
+from omnizarr.codecs import specify
+from omnizarr.codecs.specify import inner_chunk_shape, memory_order
 from omnizarr.concurrency import cache, file_locks, fork, key_locks
 from omnizarr.concurrency.executors import On, for_each_on, runs_in_process, tasks_at_once
-from omnizarr.concurrency.pool import (
-    ThreadPool,
-    for_each,
-    in_parallel,
-    start_thread,
-    task_of,
-)
+from omnizarr.concurrency.pool import ThreadPool, for_each, in_parallel, start_thread, task_of
 from omnizarr.config import byte_size
-from omnizarr.formats import (
-    Documents,
-    Format,
-    Probe,
-    by_name,
-    consolidated,
-    is_metadata,
-    makes_node,
-    publication_order,
-    title,
-)
+from omnizarr.formats import Documents, Format, Probe, by_name, consolidated, is_metadata, title
 from omnizarr.formats.codec_names import without_checksums
 from omnizarr.formats.detect import NAMES
 from omnizarr.formats.draft_extensions import packed_shard_shape
 from omnizarr.formats.format import ARRAY_DIMENSIONS, is_nczarr, section_of, without_duplicate_names
-from omnizarr.hierarchy import info
+from omnizarr.hierarchy import info, lookup
 from omnizarr.hierarchy.attributes import Attributes, lock_shape
 from omnizarr.hierarchy.consolidated import mark_changed
-from omnizarr.hierarchy.info import (
-    Info,
-    card,
-    codec_names,
-    counted,
-    decoded_bytes,
-    grid_lengths,
-    grid_text,
-    number_text,
-    preformatted,
-    report_card,
-    size_text,
-    stored_text,
-    type_name,
-    value_text,
-)
+from omnizarr.hierarchy.info import Info, counted, size_text, type_name, value_text
 from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.lookup import (
-    check_erasable,
-    check_node_writable,
-    fetch_probe,
-    find_node,
-    format_for,
-    has_store_path,
-    hierarchies_above,
-    is_hierarchy,
-    is_link,
-    list_folder,
-    readable_nodes,
-    resolve_root,
-    resolve_store_path,
-    root_formats,
-    walk_nodes,
-)
+from omnizarr.hierarchy.lookup import check_node_writable, find_node, resolve_store_path, walk_nodes
 from omnizarr.hierarchy.node import location_of, model_of, node_from_description
 from omnizarr.model import ArrayModel, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.node import CHECKSUMS, PREFIX
 from omnizarr.model.paths import Patterns, is_ours
-from omnizarr.publish import publication
-from omnizarr.publish.publication import (
-    Begun,
-    Part,
-    Publication,
-    all_stages,
-    check_whole,
-)
-from omnizarr.publish.stage import (
-    FOLDER,
-    INTERMEDIATE,
-    JOURNAL,
-    MARKER,
-    PLAN,
-    Extent,
-    Kind,
-    Mark,
-    Stage,
-    marker,
-    stage,
-)
-from omnizarr.stores import (
-    Entry,
-    LocalStore,
-    MemoryStore,
-    Range,
-    Store,
-    Versioned,
-    can_list,
-    check_disjoint,
-    direct_file_root,
-    erase_prefix,
-    file_root,
-    get_existing,
-    get_many,
-    leases,
-    list_dir,
-    list_prefix,
-    list_sizes,
-    sizes,
-)
-from omnizarr.stores.base import (
-    Bytes,
-    Closeable,
-    EnclosesFiles,
-    HasSizes,
-    LeadsOutside,
-    ListsEntries,
-    OpensValues,
-    OpenValue,
-    redact_urls,
-    traits,
-    value_digest,
-)
+from omnizarr.publish import publication, stage
+from omnizarr.publish.publication import Begun, Part, Publication, all_stages, check_whole
+from omnizarr.publish.stage import Extent, Kind, Mark, Stage, marker
+from omnizarr.stores import Entry, LocalStore, MemoryStore, Range, Store, base, can_list, leases
+from omnizarr.stores.base import EnclosesFiles, LeadsOutside, redact_urls, traits, value_digest
 from omnizarr.stores.identity import StorageIdentity, key_digest, portable_key, unique_key
-from omnizarr.stores.leases import is_running
 from omnizarr.stores.local.atomic_files import PARTIAL, replace_file
 from omnizarr.stores.operations import check_key, check_prefix
 from omnizarr.stores.resolve import is_archive, options_for_two, resolve

@@ -17,6 +17,7 @@ from omnizarr.hierarchy.build import (
     begin_stage,
     build,
     check_new,
+    create_node,
     store_array,
     update_consolidated_above,
 )

@@ -1,16 +1,6 @@
 """Formats: metadata to model and back. Only this package knows versions and their keys."""
 
-from omnizarr.formats.detect import (
-    NAMES,
-    ROOT_KEYS,
-    Probe,
-    by_name,
-    check_entry,
-    guess_format,
-    is_metadata,
-    makes_node,
-    publication_order,
-)
+from omnizarr.formats.detect import Probe, by_name, is_metadata, makes_node, publication_order
 from omnizarr.formats.draft import V3Draft
 from omnizarr.formats.format import Documents, Format, title
 from omnizarr.formats.v1 import V1

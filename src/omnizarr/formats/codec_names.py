@@ -16,26 +16,12 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from omnizarr.errors import InvalidMetadata, Problem
+from omnizarr.formats import numpy_types
 from omnizarr.formats.format import cannot
-from omnizarr.formats.numpy_types import (
-    byte_orders,
-    from_type_string,
-    itemsize,
-    to_type_string,
-    without_order,
-)
-from omnizarr.model import ArrayModel, Named
+from omnizarr.formats.numpy_types import byte_orders, itemsize, to_type_string, without_order
+from omnizarr.model import ArrayModel, Named, node
 from omnizarr.model.fields import Fields, named
-from omnizarr.model.node import (
-    ARRAY_COMPRESSORS,
-    ARRAY_TO_ARRAY,
-    ARRAY_TO_BYTES,
-    BYTES_FILTERS,
-    CHECKSUMS,
-    IMAGE_COMPRESSORS,
-    IMAGE_FORMATS,
-    PREFIX,
-)
+from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, CHECKSUMS, IMAGE_FORMATS, PREFIX
 
 Step: TypeAlias = dict[str, Any]  # a configuration of numcodecs, with its id
 # A filter on arrays that a version 2 document lists after one on bytes, or that sees the bytes of
@@ -57,7 +43,7 @@ _WITH_PREFIX = frozenset(
     }
 )
 # Codecs of imagecodecs that have the same name and configuration in both.
-_OF_IMAGES = IMAGE_FORMATS | IMAGE_COMPRESSORS
+_OF_IMAGES = IMAGE_FORMATS | node.IMAGE_COMPRESSORS
 
 
 def from_ids(steps: Sequence[Step], order: str, rank: int, data_type: Named) -> tuple[Named, ...]:
@@ -102,10 +88,7 @@ def split_order(array: ArrayModel, format_name: str) -> tuple[str, list[Named]]:
 
 
 def to_ids(array: ArrayModel, format_name: str) -> tuple[str, list[Step], Named]:
-    """Return the order, the numcodecs configurations in the order of encoding, and the item type.
-
-    The type has the byte order of the first filter's input.
-    """
+    """Return the order, the encoding steps, and the item type in the first filter's byte order."""
     order, codecs = split_order(array, format_name)
     steps: list[Step] = []
     filters: list[Step] = []
@@ -166,7 +149,7 @@ def _to_id(codec: Named, format_name: str) -> dict[str, Any]:
 def split_compressor(steps: list[Step]) -> tuple[list[Step] | None, Step | None]:
     """Split numcodecs configurations into the filters and the compressor of version 2."""
     last = steps[-1]["id"] if steps else None
-    filters = (ARRAY_TO_ARRAY | ARRAY_TO_BYTES | BYTES_FILTERS) - ARRAY_COMPRESSORS
+    filters = (ARRAY_TO_ARRAY | ARRAY_TO_BYTES | node.BYTES_FILTERS) - node.ARRAY_COMPRESSORS
     if last is None or last in filters:
         return steps or None, None
     return steps[:-1] or None, steps[-1]
@@ -237,10 +220,7 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
 
 
 def own_name(codec: Named, size: int) -> Named:
-    """Return a codec of numcodecs, for items of that size, by its name in version 3 itself.
-
-    Another codec, or one that has no such name, is returned as it is.
-    """
+    """Return a codec of numcodecs by its name in version 3 itself, if it has one."""
     if not codec.name.startswith(PREFIX):
         return codec
     id_, config = codec.name.removeprefix(PREFIX), dict(effective(codec).configuration)
@@ -361,7 +341,7 @@ def _stated(step: Step, side: int) -> Named | None:
     if not isinstance(text, str) or not text:
         return None
     try:
-        return from_type_string(text, order_needed=False)
+        return numpy_types.from_type_string(text, order_needed=False)
     except InvalidMetadata:
         named = Named(text)  # such as "float32"
         return named if itemsize(named) else None
@@ -395,10 +375,7 @@ Change: TypeAlias = Callable[[Codecs], Codecs]
 
 
 def inside(codec: Named, change: Change, index: Change) -> Named:
-    """Return a `sharding_indexed` with its two codec lists changed; other codecs unchanged.
-
-    A malformed list stays: binding the codec reports it with its place.
-    """
+    """Return a `sharding_indexed` with its valid codec lists changed; other codecs unchanged."""
     if codec.name != "sharding_indexed":
         return codec
     config = dict(codec.configuration)

@@ -30,10 +30,7 @@ Entry: TypeAlias = Mapping[str, Any]
 
 
 class Entries(Mapping[str, Entry]):
-    """The entries of nodes by their paths below the group; each is read when it is asked for.
-
-    Entries for paths that no node can have are left out; they are `impossible`.
-    """
+    """The entries of possible nodes by their paths below the group, read when asked for."""
 
     def __init__(self, members: LazyObject, names: Mapping[str, list[str]] | None) -> None:
         self.members = members
@@ -65,10 +62,7 @@ class Entries(Mapping[str, Entry]):
 
 
 def key(format: Format, path: str, name: str | None = None) -> str | None:
-    """Return the key of the consolidated metadata of the group at `path`, or None if it has none.
-
-    `name` is another one than ``.zmetadata``, in version 2.
-    """
+    """Return the key of a group's consolidated metadata (version 2: or of `name`), or None."""
     if isinstance(format, V2):
         return paths.prefix(path) + (name or KEY)
     if isinstance(format, V3):
@@ -284,10 +278,7 @@ def changed(format: Format, entries: Entries, nodes: Mapping[str, Documents]) ->
 
 
 def _entry_text(format: Format, text: bytes, name: str) -> bytes:
-    """Return the text of a valid document as an entry of consolidated metadata.
-
-    It is not changed, unless it may have consolidated metadata or numbers that are not JSON.
-    """
+    """Return a valid document as an entry, unchanged unless it may hold what none can."""
     if not any(part in text for part in (_MARK, b"NaN", b"Infinity")):
         return text.strip()
     doc = load_object(text, name, allow_nan=True)

@@ -28,10 +28,7 @@ _ADDS = {_V2.keys("")[2], _V1.keys("")[1], ".zmetadata"}  # documents that make 
 
 
 def by_name(name: object, separator: str = ".") -> Format:
-    """Return a format by its name; ``2`` and ``"v2"`` are accepted too.
-
-    `separator` is that of chunk keys if version 2 metadata do not state one.
-    """
+    """Return a format by its name, or ``2``; `separator` is the default of version 2."""
     text = str(name).lower().removeprefix("v").replace("3draft", V3Draft.name)
     if text == V2.name:
         return V2(separator)
@@ -179,10 +176,7 @@ class Probe:
         return [keys for keys in found if keys]
 
     def is_decided(self, documents: Documents) -> bool:
-        """Return True if the batches so far decide which node is there.
-
-        A hierarchy of the draft may have none: its nodes have other keys.
-        """
+        """Return True if the batches decide which node is there; the draft has other keys."""
         (own,), (array, group, _) = _V3.keys(self.path), _V2.keys(self.path)
         if own in documents or array in documents or group in documents:
             return True

@@ -18,29 +18,10 @@ from typing import Any, Protocol
 from omnizarr import registry
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
-from omnizarr.formats import format
-from omnizarr.formats.draft_extensions import (
-    SHARDING,
-    array_extensions,
-    extension_uri,
-    is_core,
-    read_codecs,
-    read_transformers,
-    read_type,
-    write_codecs,
-    write_transformers,
-    write_type,
-)
+from omnizarr.formats import draft_extensions, format, numpy_types
+from omnizarr.formats.draft_extensions import array_extensions, extension_uri, is_core, write_codecs
 from omnizarr.formats.format import Documents, Format, Kind, cannot
-from omnizarr.formats.numpy_types import (
-    byte_orders,
-    check_pairs,
-    itemsize,
-    only_old,
-    to_type_string,
-    without_order,
-    zero_json,
-)
+from omnizarr.formats.numpy_types import byte_orders, check_pairs, itemsize, only_old, zero_json
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
 
@@ -205,12 +186,12 @@ class V3Draft(Format):
     def _read_array(self, fields: Fields) -> ArrayModel:
         fields.require(*REQUIRED)
         shape = fields.integers("shape")
-        data_type, extra = read_type(fields)
+        data_type, extra = draft_extensions.read_type(fields)
         grid, encoding = _grid(fields, shape)
-        codecs = read_codecs(fields, len(shape))
+        codecs = draft_extensions.read_codecs(fields, len(shape))
         if isinstance(fields.get("chunk_memory_layout"), dict):
             extra["chunk_memory_layout"] = fields.get("chunk_memory_layout")
-        transformers = read_transformers(fields)
+        transformers = draft_extensions.read_transformers(fields)
         attributes = fields.attributes()
         extensions = array_extensions(fields)
         if extensions:
@@ -244,16 +225,13 @@ class V3Draft(Format):
             doc = self._array_document(self.adapt(node))
         text = dumps(doc, indent=4) if self.encoding is None else self.encoding.encode(doc)
         is_array = isinstance(node, ArrayModel)
-        return {
-            array_key: text if is_array else None,
-            group_key: None if is_array else text,
-        }
+        return {array_key: text if is_array else None, group_key: None if is_array else text}
 
     def _array_document(self, array: ArrayModel) -> dict[str, Any]:
         order, codecs = write_codecs(array, self.name)
         doc: dict[str, Any] = {
             "shape": list(array.shape),
-            "data_type": write_type(array, self.name),
+            "data_type": draft_extensions.write_type(array, self.name),
             "chunk_grid": {
                 "type": "regular",
                 "chunk_shape": list(array.chunk_grid.configuration["chunk_shape"]),
@@ -267,7 +245,7 @@ class V3Draft(Format):
         if codecs:
             doc["codecs"] = codecs
         if array.storage_transformers:
-            doc["storage_transformers"] = write_transformers(array)
+            doc["storage_transformers"] = draft_extensions.write_transformers(array)
         return doc
 
     def adapt(self, array: ArrayModel) -> ArrayModel:
@@ -280,7 +258,7 @@ class V3Draft(Format):
             if older is not None:
                 raise cannot(self.name, older)
             check_pairs(array.data_type, self.name)
-            if to_type_string(array.data_type, self.name) == "|O":
+            if numpy_types.to_type_string(array.data_type, self.name) == "|O":
                 raise cannot(self.name, f"the data type {array.data_type.name!r}")
             if len(byte_orders(array.data_type)) > 1:
                 raise cannot(self.name, "a structure that mixes byte orders")
@@ -306,11 +284,11 @@ class V3Draft(Format):
             raise cannot(self.name, f"the index of a shard at its {index_location}")
         per_shard = [s // c for s, c in zip(shards, chunks, strict=True)]
         members = {"type": "indexed", "configuration": {"chunks_per_shard": per_shard}}
-        return array.with_(storage_transformers=(Named(SHARDING, members),))
+        return array.with_(storage_transformers=(Named(draft_extensions.SHARDING, members),))
 
     def new_type(self, named: Named) -> Named:
         # A codec states the byte order of core types; extension types are little-endian.
-        return named if is_core(named) else without_order(named)
+        return named if is_core(named) else numpy_types.without_order(named)
 
     def key_encoding(self, separator: str | None) -> Named:
         return Named("v3-draft", {"separator": separator or "/"})

@@ -13,15 +13,9 @@ from typing import Any
 from omnizarr import config, registry
 from omnizarr._json import kind_of
 from omnizarr.errors import InvalidMetadata
-from omnizarr.formats import codec_names
+from omnizarr.formats import codec_names, numpy_types
 from omnizarr.formats.format import cannot
-from omnizarr.formats.numpy_types import (
-    byte_orders,
-    from_type_string,
-    itemsize,
-    to_type_string,
-    without_order,
-)
+from omnizarr.formats.numpy_types import byte_orders, from_type_string, itemsize, to_type_string
 from omnizarr.model import ArrayModel, Named
 from omnizarr.model.fields import Fields
 from omnizarr.model.node import PREFIX
@@ -339,7 +333,7 @@ def write_type(array: ArrayModel, format_name: str) -> Any:
     """Return the field `data_type`: a core name, or an extension object with fallbacks."""
     if "data_type" in array.extra:
         return array.extra["data_type"]
-    named = without_order(array.data_type)
+    named = numpy_types.without_order(array.data_type)
     name = _ALIASES.get(named.name, named.name)
     if is_core(named):
         return name

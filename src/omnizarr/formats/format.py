@@ -54,32 +54,20 @@ class Format(ABC):
 
     @abstractmethod
     def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:
-        """Return the node, or None if there is none; `problems` collects warnings.
-
-        Raises InvalidMetadata with all problems.
-        """
+        """Return the node, or None; `problems` collects warnings, errors raise InvalidMetadata."""
 
     @abstractmethod
     def write(self, path: str, node: Node) -> dict[str, bytes | None]:
-        """Return the metadata documents of a node; None means that the key must not exist.
-
-        Raises CannotExpress if this format cannot express something.
-        """
+        """Return the documents, None for keys that must not exist; raise CannotExpress."""
 
     @abstractmethod
     def adapt(self, array: ArrayModel) -> ArrayModel:
-        """Return the same array, with the same chunk bytes, under the names of this format.
-
-        Only the chunk key encoding may differ. Raises CannotExpress.
-        """
+        """Return the array, but for chunk keys, in the names of this format, or raise."""
 
     def default_codecs(
         self, itemsize: int | None, variable: str | None, choice: str
     ) -> tuple[Named, ...]:
-        """Return the codecs of new arrays, for items of that size or of variable length.
-
-        `choice` is one of those of the setting `codecs`.
-        """
+        """Return the codecs of new arrays, for items of a size or variable, by a setting."""
         if variable is not None:
             raise cannot(self.name, "items of variable length")
         options = {"blocksize": 0, "clevel": 5, "cname": "lz4", "shuffle": 1}

@@ -208,10 +208,7 @@ def as_json(named: Named) -> Any:
 
 
 def byte_orders(named: Named) -> set[str]:
-    """Return the byte orders of all multi-byte parts of a type: none, one or both.
-
-    None for a malformed type, which binding it reports.
-    """
+    """Return the byte orders of multi-byte parts: none, also of a malformed type, or more."""
     try:
         if named.name in ("struct", "structured"):
             parts = (field_parts(field)[1] for field in named.configuration["fields"])

@@ -8,21 +8,9 @@ from typing import Any
 from omnizarr import config
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
-from omnizarr.formats import codec_names, format
-from omnizarr.formats.format import (
-    Documents,
-    Format,
-    Kind,
-    cannot,
-    check_version,
-)
-from omnizarr.formats.numpy_types import (
-    beyond_pairs,
-    check_pairs,
-    from_type_string,
-    number_shapes,
-    to_type_string,
-)
+from omnizarr.formats import codec_names, format, numpy_types
+from omnizarr.formats.format import Documents, Format, Kind, cannot, check_version
+from omnizarr.formats.numpy_types import beyond_pairs, check_pairs, number_shapes, to_type_string
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node
 from omnizarr.model.fields import Fields
 
@@ -166,7 +154,7 @@ def read_type(fields: Fields) -> Named:
     if "dtype" not in fields.values:
         return Named("bool")
     try:
-        named = from_type_string(stated)
+        named = numpy_types.from_type_string(stated)
     except InvalidMetadata as e:
         fields.error("dtype", str(e))
         return Named("bool")

@@ -7,28 +7,14 @@ from typing import Any
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidName, Problem
 from omnizarr.formats import codec_names, format
-from omnizarr.formats.format import (
-    Documents,
-    Format,
-    check_version,
-    parse_once,
-)
+from omnizarr.formats.format import Documents, Format, check_version, parse_once
 from omnizarr.formats.numpy_types import to_type_string
 from omnizarr.formats.v1 import check_fill, read_type
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
 from omnizarr.model.node import PREFIX
 
-FIELDS = (
-    "zarr_format",
-    "shape",
-    "chunks",
-    "dtype",
-    "compressor",
-    "fill_value",
-    "order",
-    "filters",
-)
+FIELDS = ("zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters")
 NAMES = (".zarray", ".zgroup", ".zattrs")
 OBJECT_TYPES = {"vlen-utf8": "string", "vlen-bytes": "bytes"}
 

@@ -13,34 +13,11 @@ from typing import Any
 
 from omnizarr._json import LazyObject, dumps, find_members, load_object
 from omnizarr.errors import CannotExpress, InvalidMetadata, InvalidName, Problem
-from omnizarr.formats import codec_names, format
-from omnizarr.formats.codec_names import (
-    Codecs,
-    as_object,
-    inside,
-    with_filter_orders,
-    with_order,
-)
+from omnizarr.formats import codec_names, format, numpy_types
+from omnizarr.formats.codec_names import Codecs, as_object, inside, with_filter_orders, with_order
 from omnizarr.formats.draft_extensions import is_sharding
-from omnizarr.formats.format import (
-    Documents,
-    Format,
-    Kind,
-    cannot,
-    check_version,
-    parse_once,
-    with_lengths,
-    write_once,
-)
-from omnizarr.formats.numpy_types import (
-    as_json,
-    byte_orders,
-    check_pairs,
-    only_old,
-    renamed_struct,
-    without_order,
-    zero_json,
-)
+from omnizarr.formats.format import Documents, Format, Kind, cannot, parse_once, write_once
+from omnizarr.formats.numpy_types import as_json, byte_orders, check_pairs, only_old, zero_json
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import MAX_LENGTH, MAX_RANK, Fields, named
 
@@ -85,7 +62,7 @@ class V3(Format):
         # Only here is the shape that of this array.
         lengths = node.chunk_grid.configuration.get("chunk_shape")
         empty = isinstance(lengths, list) and 0 in lengths
-        return with_lengths(node, key, problems) if empty else node
+        return format.with_lengths(node, key, problems) if empty else node
 
     def _read(self, key: str, data: bytes, problems: list[Problem]) -> Node:
         if len(data) > format.LARGEST and f'"{CONSOLIDATED}"'.encode() in data:
@@ -124,7 +101,7 @@ class V3(Format):
     def _parse(self, key: str, doc: dict[str, Any], problems: list[Problem]) -> Node:
         fields = Fields(key, doc, problems)
         fields.require("zarr_format", "node_type")
-        check_version(fields, 3)
+        format.check_version(fields, 3)
         kind = fields.choice("node_type", ("array", "group"))
         if kind == "group" and "node_type" in doc:
             return self._read_group(fields)
@@ -327,7 +304,7 @@ class V3(Format):
         from_older = array.fill_value.dialect != self.dialect
         changed = {
             "attributes": format.without_duplicate_names(array) if from_older else array.attributes,
-            "data_type": without_order(array.data_type),
+            "data_type": numpy_types.without_order(array.data_type),
             "chunk_grid": grid,
             "codecs": codecs,
             "chunk_key_encoding": encoding,
@@ -367,7 +344,7 @@ class V3(Format):
         return array.with_(chunk_grid=grid, codecs=(Named("sharding_indexed", config),))
 
     def new_type(self, named: Named) -> Named:
-        return renamed_struct(named)
+        return numpy_types.renamed_struct(named)
 
     def key_encoding(self, separator: str | None) -> Named:
         return Named("default", {"separator": separator or "/"})
@@ -428,10 +405,7 @@ _FREE = ("attributes", CONSOLIDATED)  # which hold any attributes
 
 
 def _split(data: bytes) -> tuple[tuple[int, ...] | None, bytes, bytes]:
-    """Return the shape of an array, the text of its attributes, and the text without both.
-
-    The shape is None for any other text.
-    """
+    """Return the shape of an array, None for others, its attributes' text, and the rest."""
     levels = find_members(data) if len(data) <= format.LARGEST else None
     found = levels[0] if levels else {}
     if "shape" not in found or "attributes" not in found:
@@ -496,10 +470,6 @@ def name_problem(name: str) -> str | None:
 
 
 def reserved(path: str) -> str | None:
-    """Return why the last name of a path is one that version 3 reserves, or None.
-
-    Such nodes are real: xarray stores arrays without a name as
-    ``__xarray_dataarray_variable__``.
-    """
+    """Return why version 3 reserves the last name of a path, or None; xarray stores such nodes."""
     name = paths.name(path)
     return f"has the name {name!r}; {RESERVED}" if name.startswith("__") else None

@@ -54,8 +54,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         store: A path, URL, dict, store or `StorePath`.
         path: The path of the array in the store; by default the root.
         read_only: True to refuse all writes through this handle.
-        zarr_format: 1, 2, 3 or ``"3-draft"`` to open that format; by default it is
-            detected.
+        zarr_format: 1, 2, 3 or ``"3-draft"`` to open that format, else it is detected.
 
     Examples:
         >>> a = oz.create_array("ocean.zarr", data=np.arange(12).reshape(3, 4), chunks=(2, 2))
@@ -546,10 +545,7 @@ def bound_array(array: Array) -> BoundArray:
 
 
 def unpublished(location: Location, model: ArrayModel) -> Array:
-    """Return the handle of an array whose metadata are not, or not yet, stored at its location.
-
-    The handle does not compare stored metadata before it reads and writes.
-    """
+    """Return the handle of an array whose metadata are not stored, and so are never compared."""
     handle = Array.__new__(Array)
     handle._is_published = False
     handle._set_model(location, model)

@@ -14,27 +14,11 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
-from omnizarr import stores
+from omnizarr import errors, stores
 from omnizarr.concurrency import key_locks
 from omnizarr.engine import BoundArray, was_bound
-from omnizarr.errors import (
-    InvalidArgument,
-    InvalidName,
-    NodeChanged,
-    NodeExists,
-    NodeNotFound,
-    OmnizarrError,
-    StoreError,
-    WrongType,
-)
-from omnizarr.formats import (
-    Documents,
-    Format,
-    Probe,
-    consolidated,
-    is_metadata,
-    publication_order,
-)
+from omnizarr.errors import NodeChanged, NodeExists, OmnizarrError, StoreError, WrongType
+from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata, publication_order
 from omnizarr.hierarchy.array import Array, data_type_of
 from omnizarr.hierarchy.attributes import lock_nodes, pinned_node, stored_keys
 from omnizarr.hierarchy.consolidated import (
@@ -49,6 +33,7 @@ from omnizarr.hierarchy.options import ArrayOptions, array_model, check_options
 from omnizarr.hierarchy.selection import DEFAULT_CONFIG, ArrayConfig, as_source, write
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.publish import stage as stages
 from omnizarr.publish.publication import (
     DeferredMetadataStore,
     Publication,
@@ -56,16 +41,7 @@ from omnizarr.publish.publication import (
     recover_interrupted,
     settle_replacements,
 )
-from omnizarr.publish.stage import (
-    PROBE,
-    Extent,
-    Mark,
-    begin_writing,
-    end_writing,
-    marker,
-    stage,
-    stages_quickly,
-)
+from omnizarr.publish.stage import PROBE, Extent, Mark, begin_writing, end_writing, marker, stage
 from omnizarr.stores import Store
 from omnizarr.stores.base import value_digest
 
@@ -73,12 +49,7 @@ BATCH = 1000  # nodes that are created before consolidated metadata are updated
 
 
 def make_array(
-    location: Location,
-    shape: Any,
-    dtype: Any,
-    data: Any,
-    overwrite: bool,
-    options: ArrayOptions,
+    location: Location, shape: Any, dtype: Any, data: Any, overwrite: bool, options: ArrayOptions
 ) -> Array:
     """Create an array, and write its data, if there is any."""
     if data is not None:
@@ -90,7 +61,9 @@ def make_array(
         raise WrongType("give the shape of the new array, or data")
     model = array_model(location.format, shape, dtype, options)
     if data is not None and tuple(data.shape) != model.shape:
-        raise InvalidArgument(f"data of shape {tuple(data.shape)} do not fit shape {model.shape}")
+        raise errors.InvalidArgument(
+            f"data of shape {tuple(data.shape)} do not fit shape {model.shape}"
+        )
     return store_array(location, model, data, overwrite, ArrayConfig.of(options.get("config")))
 
 
@@ -354,7 +327,7 @@ def build(location: Location, *, overwrite: bool, operation: str, implied: bool 
     """
     with lock_replacement(location.store) if overwrite else nullcontext():
         old = check_new(location, overwrite, implied)
-        if old is None and not stages_quickly(location.store):
+        if old is None and not stages.stages_quickly(location.store):
             return begin_deferred(location, Mark(operation), overwrite)
         if old is None:
             _clear_leftovers(location, overwrite, operation)
@@ -460,8 +433,6 @@ def _clear_leftovers(location: Location, overwrite: bool, operation: str) -> Non
 
 def create_node(location: Location, node: Node, *, overwrite: bool = False) -> Node:
     """Store a new node without chunks; with `overwrite`, replace an existing one."""
-    if not overwrite:
-        return location.create(node)
     metadata, read = location.prepare(node)
     with _create_or_build(location, node, metadata, overwrite) or nullcontext():
         return read
@@ -531,7 +502,7 @@ def _locked_node(location: Location) -> Iterator[None]:
     with lock_replacement(location.store), lock_nodes(location):
         settle_replacements(location.store, location.path)  # else it would come back
         if location.find([]) is None:
-            raise NodeNotFound(
+            raise errors.NodeNotFound(
                 f"there is no array or group at {location}; another writer may just have deleted or"
                 " moved it"
             )
@@ -556,7 +527,7 @@ def move(source: Location, target: Location) -> None:
     source.check_writable()
     target.check_new()
     if not source.path or paths.prefix(target.path).startswith(paths.prefix(source.path)):
-        raise InvalidName(f"{source} cannot be moved into itself, nor the root anywhere")
+        raise errors.InvalidName(f"{source} cannot be moved into itself, nor the root anywhere")
     with _locked_node(source):
         check_erasable(source.store, source.path, source.format)
         renamed = dict(_renamed(source, target))

@@ -13,25 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import engine, stores
+from omnizarr import engine, errors, stores
 from omnizarr.chunk_grids import covering
 from omnizarr.codecs.codec import Buffer, is_fill
 from omnizarr.codecs.sharding import present
 from omnizarr.codecs.specify import inner_chunk_shape
 from omnizarr.data_types.data_type import as_elements
 from omnizarr.engine import BoundArray, Stream, chunk_context, exclusive
-from omnizarr.errors import (
-    ChunkError,
-    Conflict,
-    InvalidArgument,
-    InvalidMetadata,
-    OmnizarrError,
-    ReadOnly,
-    SelectionError,
-    StoreError,
-    error_context,
-    warn,
-)
+from omnizarr.errors import ChunkError, InvalidArgument, ReadOnly, SelectionError, StoreError, warn
 from omnizarr.hierarchy.selection import broadcast
 from omnizarr.indexing import Plan, plan
 from omnizarr.model import ArrayModel, paths
@@ -118,10 +107,7 @@ def chunk_counts(array: BoundArray) -> Coords:
 
 
 def missing_chunk_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
-    """Yield the coordinates of missing chunks, and the keys that would hold them.
-
-    The chunks of a shard whose index cannot be read are damaged, not missing.
-    """
+    """Yield coordinates and keys of missing chunks, none in a shard whose index is damaged."""
     inner = inner_chunk_shape(array.model)
     for row in np.argwhere(~chunks_present(array, damaged=True)):
         coords = outer = tuple(map(int, row))
@@ -242,7 +228,7 @@ def check_encoded_chunk(array: BoundArray, coords: Coords, data: Buffer) -> None
     path = paths.show(array.path)
     where = f"not stored: these bytes are no chunk {coords} of {path}"
     key = array.key(coords)
-    with error_context(where, into=ChunkError, path=path, chunk=coords, key=key):
+    with errors.error_context(where, into=ChunkError, path=path, chunk=coords, key=key):
         array.pipeline(array.grid.chunk_shape(coords)).decode(data)
 
 
@@ -256,7 +242,8 @@ def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:
         array.confirm()
         compared = watch is None or stores.supports_compare_and_set(array.store)
         if not compared and array.reaches_beyond(coords) and not watch.confirm_shape():
-            raise Conflict(  # since a whole chunk would replace what the other writer appends
+            # A whole chunk would replace what the other writer appends.
+            raise errors.Conflict(
                 f"chunk {coords} of {paths.show(array.path)} was not stored: another writer appends"
                 " to the array, or has changed its shape; call refresh() and try again"
             )
@@ -339,7 +326,7 @@ def chunk_lengths(array: BoundArray) -> tuple[tuple[int, ...], ...]:
     """Return the lengths of the stored values along each axis; raise if there are too many."""
     count = max(array.grid.shape, default=0)
     if count > MAX_LISTED:
-        raise InvalidMetadata(
+        raise errors.InvalidMetadata(
             f"{paths.show(array.path)} has {count} chunks along one axis, more than {MAX_LISTED};"
             " see chunks and shards for their shape"
         )
@@ -459,7 +446,7 @@ def _has_values(array: BoundArray, coords: Coords, kept: tuple[slice, ...], shap
     """Return True if a chunk has values other than the fill value in a shape, outside `kept`."""
     try:
         chunk = engine.read_chunk(array, coords)
-    except OmnizarrError:  # a damaged chunk is reported to who reads it
+    except errors.OmnizarrError:  # a damaged chunk is reported to who reads it
         return False
     if chunk is None:
         return False

@@ -25,11 +25,7 @@ _OPTIONS = {*ArrayOptions.__annotations__, "overwrite"}
 
 @overload
 def create_array(
-    store: Any = ...,
-    *,
-    dtype: type[S] | np.dtype[S],
-    data: Any = ...,
-    **options: Unpack[Place],
+    store: Any = ..., *, dtype: type[S] | np.dtype[S], data: Any = ..., **options: Unpack[Place]
 ) -> Array[S]: ...
 @overload
 def create_array(

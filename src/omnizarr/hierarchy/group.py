@@ -9,16 +9,8 @@ from typing import Any, Unpack, overload
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import data_types
-from omnizarr.errors import (
-    InvalidArgument,
-    NodeExists,
-    NodeNotFound,
-    Problem,
-    WrongNode,
-    warn,
-    warn_of_problems,
-)
+from omnizarr import data_types, errors
+from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, Problem, WrongNode, warn
 from omnizarr.formats import title
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
@@ -42,8 +34,7 @@ class Group(NodeHandle[GroupModel]):
         store: A path, URL, dict, store or `StorePath`.
         path: The path of the group in the store; by default the root.
         read_only: True to refuse all writes through this handle.
-        zarr_format: 1, 2, 3 or ``"3-draft"`` to open that format; by default it is
-            detected.
+        zarr_format: 1, 2, 3 or ``"3-draft"`` to open that format, else it is detected.
 
     Examples:
         >>> g = oz.create_group("run.zarr")
@@ -91,7 +82,7 @@ class Group(NodeHandle[GroupModel]):
         problems: list[Problem] = []
         location = self._location.child(path)
         node = location.find(problems)
-        warn_of_problems(problems)
+        errors.warn_of_problems(problems)
         return None if node is None else open_node(location, node)
 
     def get(self, path: str, default: Any = None) -> Any:
@@ -511,11 +502,7 @@ class Group(NodeHandle[GroupModel]):
     # Summaries
 
     def tree(
-        self,
-        expand: bool | None = None,
-        level: int | None = None,
-        *,
-        max_nodes: int = 500,
+        self, expand: bool | None = None, level: int | None = None, *, max_nodes: int = 500
     ) -> Tree:
         """Show all nodes below this group: as indented text, in notebooks as a list that folds.
 

@@ -8,26 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from omnizarr import config, stores
-from omnizarr.errors import (
-    InvalidMetadata,
-    NodeChanged,
-    NodeExists,
-    NodeNotFound,
-    Problem,
-    ReadOnly,
-    StoreError,
-    warn,
-    warn_of_problems,
-)
-from omnizarr.formats import (
-    Documents,
-    Format,
-    Probe,
-    consolidated,
-    is_metadata,
-    publication_order,
-)
+from omnizarr import config, errors, stores
+from omnizarr.errors import InvalidMetadata, NodeChanged, NodeExists, Problem, ReadOnly, warn
+from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata, publication_order
 from omnizarr.hierarchy.consolidated import (
     ConsolidatedMetadata,
     consolidated_formats,
@@ -96,9 +79,9 @@ class Location:
         """Read the node from its own metadata; raise NodeNotFound or InvalidMetadata."""
         problems: list[Problem] = []
         node = self._read_own(problems)
-        warn_of_problems(problems)
+        errors.warn_of_problems(problems)
         if node is None:
-            raise NodeNotFound(f"there is no array or group at {self}")
+            raise errors.NodeNotFound(f"there is no array or group at {self}")
         self.warn_of_name()
         return node
 
@@ -178,7 +161,7 @@ class Location:
         replaced it was interrupted.
         """
         if not stores.can_list(self.store):
-            raise StoreError(f"cannot list the members of {self}; open them by name")
+            raise errors.StoreError(f"cannot list the members of {self}; open them by name")
         if self.path.count("/") >= MAX_DEPTH:
             raise InvalidMetadata(
                 f"{self.store!r} has groups more than {MAX_DEPTH} levels deep; open these by path"
@@ -214,10 +197,7 @@ class Location:
         stores.check_writable(self.store)
 
     def save(
-        self,
-        old: Node | None,
-        new: Node,
-        put: Callable[[str, bytes | None], None] | None = None,
+        self, old: Node | None, new: Node, put: Callable[[str, bytes | None], None] | None = None
     ) -> Node:
         """Store the metadata that differ from `old`, and return the node as it will be read back.
 
@@ -243,20 +223,10 @@ class Location:
         update_consolidated(self.store, self.format, {self.path: metadata})
         return read
 
-    def create(self, node: Node) -> Node:
-        """Store a new node where there is none, and the groups above it that the format needs.
-
-        All checks come before anything is stored. A group without metadata of its own prevents a
-        new array.
-        """
-        metadata, read = self.prepare(node)
-        self.store_absent(metadata, node)
-        return read
-
     def store_absent(
         self, metadata: Documents, node: Node, found: PathMetadata | None = None
     ) -> None:
-        """Store the prepared metadata of a new node as `create` does; see `create_absent`."""
+        """Store the prepared metadata of a new node, and what is above; see `create_absent`."""
         above = self.create_absent(metadata, node, found)
         holders = consolidated.present_holders(self.format, [self.path], above)
         del above  # which may be large
@@ -304,10 +274,7 @@ class Location:
         return found.metadata
 
     def _claim(self, metadata: Documents, stray: Iterable[str]) -> None:
-        """Store the metadata of a new node while nobody else writes at its path.
-
-        Another writer may have finished since the path was looked at. Stray attributes are erased.
-        """
+        """Store the metadata of a new node, and no stray attributes, while nobody else can."""
         if not stores.set_new(self.store, marker(self.path), Mark("create").write()):
             raise NodeExists(f"another writer is just creating {self}; open it later")
         try:

@@ -11,21 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from omnizarr import chunk_key_encodings, config, stores
+from omnizarr import chunk_key_encodings, config, errors, stores
 from omnizarr.concurrency.cache import Cache
-from omnizarr.errors import (
-    InvalidArgument,
-    InvalidMetadata,
-    NodeNotFound,
-    OmnizarrError,
-    Problem,
-    ReadOnly,
-    StoreError,
-    closest_name,
-    did_you_mean,
-    warn,
-    warn_of_problems,
-)
+from omnizarr.errors import InvalidMetadata, OmnizarrError, StoreError, warn, warn_of_problems
 from omnizarr.formats import Format, Probe, by_name, consolidated
 from omnizarr.formats.detect import N5_KEY, ROOT_KEYS, backslash_hint, own_documents
 from omnizarr.formats.format import title
@@ -82,7 +70,7 @@ def has_store_path(where: Any) -> bool:
 def check_node_writable(where: Any) -> None:
     """Raise if `where` is an array or group that was opened read-only."""
     if has_store_path(where) and getattr(where, "read_only", False):
-        raise ReadOnly(f"{where!r} is read-only; to write, open it with mode 'r+' or 'a'")
+        raise errors.ReadOnly(f"{where!r} is read-only; to write, open it with mode 'r+' or 'a'")
 
 
 def resolve_store_path(
@@ -97,7 +85,7 @@ def resolve_store_path(
     or a group; `path` is then relative to it.
     """
     if mode not in MODES:
-        raise InvalidArgument(f"mode {mode!r} is not known; {_MODES_EXPLAINED}")
+        raise errors.InvalidArgument(f"mode {mode!r} is not known; {_MODES_EXPLAINED}")
     start = ""
     if not isinstance(store, (str, Path)) and has_store_path(store):
         store, start = store.store, store.path
@@ -146,7 +134,7 @@ def find_node(
     if one_by_one and zarr_format is None:
         own = own_documents(path, store.get, separator)
         if own is not None:
-            problems: list[Problem] = []
+            problems: list[errors.Problem] = []
             location = Location(store, path, own[0], read_only, missing=missing)
             array = location.format.read(path, own[1], problems)
             if isinstance(array, ArrayModel):
@@ -201,7 +189,7 @@ def find_node(
                     " consolidate_metadata, or open it without use_consolidated"
                 )
             return location, node
-    raise NodeNotFound(absence_reason(store, path, wanted))
+    raise errors.NodeNotFound(absence_reason(store, path, wanted))
 
 
 def _fetch_likely(
@@ -351,7 +339,7 @@ def no_member_message(location: Location, path: str) -> str:
     names = [name for name in names if name != path and not paths.is_ours(name)]
     if names:
         listed = f"{', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
-        message += f"; {did_you_mean(path, names)}members: {listed}"
+        message += f"; {errors.did_you_mean(path, names)}members: {listed}"
     return message + backslash_hint(below)
 
 
@@ -388,7 +376,7 @@ def _similar_file(store: Store, path: str) -> str:
     if root is not None and root.parent.is_dir():
         with suppress(OSError):  # without suffixes, which most names have in common
             names = {Path(name).stem: name for name in os.listdir(root.parent) if name != root.name}
-            meant = closest_name(root.stem, sorted(names))
+            meant = errors.closest_name(root.stem, sorted(names))
             if meant is not None:
                 return f"Did you mean {names[meant]!r}?"
     return "Is the path right?"
@@ -465,10 +453,7 @@ def walk_nodes(
 
 
 def readable_nodes(start: Location, node: Node, *, require: bool = False) -> dict[str, Node]:
-    """Return a node and all readable nodes below it, by relative path.
-
-    With `require`, raise if one cannot be read, or may be absent.
-    """
+    """Return a node and readable nodes below by relative path; `require`: raise for others."""
     prefix, found = len(paths.prefix(start.path)), dict[str, Node]()
     for location, one in walk_nodes(start, node, whole=require):
         if not isinstance(one, Exception):

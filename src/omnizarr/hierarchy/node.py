@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 from omnizarr._json import dumps, freeze, loads
 from omnizarr.concurrency.cache import typed_key
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeChanged, NodeNotFound
-from omnizarr.formats import Format, guess_format, title
+from omnizarr.formats import Format, detect, title
 from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.attributes import Attributes, json_attributes, update_metadata
 from omnizarr.hierarchy.info import Info
@@ -309,7 +309,7 @@ def node_from_description(path: str, given: Any) -> tuple[Node, str | None]:
         )
     attributes = metadata.get("attributes") or {}
     own = {k: v for k, v in metadata.items() if k not in ("attributes", "consolidated_metadata")}
-    guessed = guess_format(metadata, dumps(own, indent=None))
+    guessed = detect.guess_format(metadata, dumps(own, indent=None))
     node = None if guessed is None else guessed[0].read("", guessed[1], [])
     if guessed is None or node is None:
         raise InvalidMetadata(f"{path!r}: these metadata describe no array or group")

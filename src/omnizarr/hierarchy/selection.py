@@ -22,7 +22,8 @@ from omnizarr.data_types.cast import as_array, convert, is_masked_array, to_nump
 from omnizarr.data_types.data_type import as_elements, as_plain, fill_masked
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidArgument, NodeChanged, SelectionError, WrongType, known_names
-from omnizarr.indexing import Plan, axis_plan, block_plan, plan, point_plan
+from omnizarr.indexing import Plan, axis_plan, plan, point_plan
+from omnizarr.indexing.selection import block_plan
 from omnizarr.publish.stage import epoch
 
 if TYPE_CHECKING:

@@ -7,35 +7,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from omnizarr import errors, registry
 from omnizarr._json import dumps, loads
 from omnizarr.codecs import bind_codec
 from omnizarr.engine import BoundArray
-from omnizarr.errors import (
-    InvalidMetadata,
-    MissingPackage,
-    NodeNotFound,
-    OmnizarrError,
-    Problem,
-    UnknownExtension,
-)
-from omnizarr.formats import Documents, Format, Probe, check_entry, consolidated, guess_format
+from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrError, Problem, UnknownExtension
+from omnizarr.formats import Documents, Format, Probe, consolidated, detect
+from omnizarr.hierarchy import lookup
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import (
-    absence_reason,
-    fetch_probe,
-    has_store_path,
-    resolve_store_path,
-)
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.registry import lookup
 from omnizarr.stores import MemoryStore, Store, get_existing
 
 
 def validate(
-    what: Any,
-    *,
-    path: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    what: Any, *, path: str | None = None, storage_options: Mapping[str, Any] | None = None
 ) -> list[Problem]:
     """Return every problem of metadata (a dict or JSON text), or of all nodes below a path.
 
@@ -56,13 +41,13 @@ def validate(
         >>> oz.validate({"zarr_format": 3, "node_type": "grup"})[0].field
         'node_type'
     """
-    if isinstance(what, Mapping) and not has_store_path(what):
+    if isinstance(what, Mapping) and not lookup.has_store_path(what):
         values = (bytes, bytearray, memoryview)  # of a dictionary that is a store
         if not what or not all(isinstance(value, values) for value in what.values()):
             return _validate_metadata(dumps(dict(what)))
     if isinstance(what, bytes) or (isinstance(what, str) and what.lstrip().startswith("{")):
         return _validate_metadata(what if isinstance(what, bytes) else what.encode())
-    return _validate_store(*resolve_store_path(what, path, "r", storage_options))
+    return _validate_store(*lookup.resolve_store_path(what, path, "r", storage_options))
 
 
 def _validate_metadata(data: bytes) -> list[Problem]:
@@ -73,10 +58,10 @@ def _validate_metadata(data: bytes) -> list[Problem]:
     if not isinstance(doc, dict):
         return [Problem("document", "", "expected a JSON object")]
     problems: list[Problem] = []
-    guessed = guess_format(doc, data)
+    guessed = detect.guess_format(doc, data)
     if guessed is None:
         try:
-            check_entry(data, problems)
+            detect.check_entry(data, problems)
         except InvalidMetadata as e:
             _merge(problems, e)
         return problems
@@ -87,7 +72,7 @@ def _validate_metadata(data: bytes) -> list[Problem]:
 
 def _validate_store(store: Store, path: str) -> list[Problem]:
     probe = Probe(path)
-    metadata = fetch_probe(store, probe)
+    metadata = lookup.fetch_probe(store, probe)
     problems: list[Problem] = []
     try:
         formats = probe.formats(metadata, problems)
@@ -95,7 +80,7 @@ def _validate_store(store: Store, path: str) -> list[Problem]:
         _merge(problems, e)
         return problems
     if not formats:
-        raise NodeNotFound(absence_reason(store, path, None))
+        raise NodeNotFound(lookup.absence_reason(store, path, None))
     for format in formats:
         seen: dict[str, Node] = {}
         for checked in walk_checked(Location(store, path, format)):
@@ -174,7 +159,7 @@ def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
         partial(bind_codec, codec, f"codecs[{i}]") for i, codec in enumerate(bound.model.codecs)
     )
     transformers = (
-        partial(lookup, "storage_transformer", named.name, f"storage_transformers[{i}]")
+        partial(registry.lookup, "storage_transformer", named.name, f"storage_transformers[{i}]")
         for i, named in enumerate(bound.model.storage_transformers)
     )
     checks: list[tuple[str, Callable[[], object]]] = [
@@ -198,7 +183,7 @@ def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
             if found in seen:
                 continue
             seen.add(found)
-            later = isinstance(e, (UnknownExtension, MissingPackage))
+            later = isinstance(e, (UnknownExtension, errors.MissingPackage))
             text = text.removeprefix(f"{field}: ")
             problems.append(Problem(key, field, text, "warning" if later else "error"))
 
@@ -220,7 +205,7 @@ def check_consolidated(
     try:
         entries = consolidated.read(format, data, key)
     except InvalidMetadata as e:
-        problems.extend(e.problems or (Problem(key, "", str(e)),))
+        _merge(problems, e, key)
         return
     if entries is None:
         return

@@ -15,8 +15,8 @@ from omnizarr.errors import SelectionError
 from omnizarr.hierarchy import selection as access
 from omnizarr.hierarchy.info import card, size_text
 from omnizarr.hierarchy.selection import Shaped
-from omnizarr.indexing import AxisSelection, Plan, Selection, everything
-from omnizarr.indexing.selection import means_points
+from omnizarr.indexing import Plan
+from omnizarr.indexing.selection import AxisSelection, Selection, everything, means_points
 
 if TYPE_CHECKING:
     from omnizarr.hierarchy.array import Array

@@ -162,11 +162,6 @@ class ProductPlan:
                 )
             yield Row(coords, region, pick, outer, all(whole))
 
-    def some_rows(self, numbers: list[int]) -> list[Row]:
-        """Return some of the rows, by their numbers in `rows`."""
-        wanted = set(numbers)
-        return [row for number, row in enumerate(self.rows()) if number in wanted]
-
     def to_full(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values of the result's shape as values of the full shape."""
         axes = (np.newaxis if isinstance(f, int) else f for f in self.final)
@@ -232,11 +227,6 @@ class PointPlan:
             pick = tuple(inner - low[:, None])
             yield Row(tuple(chunk), region, pick, (self.outer[first:last],), False)
 
-    def some_rows(self, numbers: list[int]) -> list[Row]:
-        """Return some of the rows, by their numbers in `rows`."""
-        wanted = set(numbers)
-        return [row for number, row in enumerate(self.rows()) if number in wanted]
-
     def to_full(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values of the result's shape in one row."""
         return value.reshape(-1)
@@ -247,3 +237,9 @@ class PointPlan:
 
 
 Plan: TypeAlias = ProductPlan | PointPlan
+
+
+def some_rows(plan: Plan, numbers: list[int]) -> list[Row]:
+    """Return some of the rows of a plan, by their numbers."""
+    wanted = set(numbers)
+    return [row for number, row in enumerate(plan.rows()) if number in wanted]

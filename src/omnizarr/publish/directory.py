@@ -21,7 +21,7 @@ from omnizarr.formats import publication_order
 from omnizarr.model.paths import OURS, ancestors, is_ours
 from omnizarr.publish.stage import PLAN, Extent, Plan, Stage
 from omnizarr.stores.base import Store
-from omnizarr.stores.local.atomic_files import exchange, remove_empty, rename_to_new
+from omnizarr.stores.local.atomic_files import EXCHANGE, ONLY_NEW, remove_empty, rename_with
 
 MOVED = "moved"  # in a stage: all old files are out of the way
 # In a staged folder that is to change places with another: whichever of the two has it is the new
@@ -116,7 +116,7 @@ class DirectoryStage(Stage):
             return False
         where = self.root + after[0]
         try:
-            if not rename_to_new(self.root + before[0], where):
+            if not rename_with(ONLY_NEW, self.root + before[0], where):
                 self._rename(self.root + before[0], where)
         except OSError as e:
             if e.errno in (errno.ENOTEMPTY, errno.EEXIST):
@@ -153,9 +153,9 @@ class DirectoryStage(Stage):
 
     def _apply(self, plan: Plan, old: Extent | None = None) -> None:
         path = plan.get("exchanged")
+        new, there = os.path.join(self._folder, "new", str(path)), self.root + str(path)
         # It is there unless a killed writer has moved it away, since its disk cannot exchange.
-        there = bool(path) and os.path.lexists(self.root + str(path))
-        if there and exchange(os.path.join(self._folder, "new", str(path)), self.root + str(path)):
+        if path and os.path.lexists(there) and rename_with(EXCHANGE, new, there):
             return
         for path in plan["old"]:
             with contextlib.suppress(FileNotFoundError):  # another writer was faster
@@ -164,10 +164,7 @@ class DirectoryStage(Stage):
         self._move_new(plan["new"], plan["whole"])
 
     def _resume(self, plan: Plan, overwrite: bool) -> bool:
-        """Move new files into place if all old ones were moved away, or with `overwrite`.
-
-        Else move these back.
-        """
+        """Move new files in if all old ones are aside, or `overwrite`; else undo that."""
         if self._is_in_place(plan):
             return True
         side = "old" if self._read(MOVED) is None else "new"

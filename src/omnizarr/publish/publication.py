@@ -26,18 +26,8 @@ from omnizarr.concurrency.retry import REPLACEMENT
 from omnizarr.errors import Conflict, NodeExists, OmnizarrError, StoreError, warn
 from omnizarr.formats import publication_order
 from omnizarr.model import paths
-from omnizarr.publish.stage import (
-    FOLDER,
-    JOURNAL,
-    MARKER,
-    Extent,
-    Kind,
-    Mark,
-    Stage,
-    WriterProcess,
-    marker,
-    stage,
-)
+from omnizarr.publish import stage as stages
+from omnizarr.publish.stage import FOLDER, JOURNAL, MARKER, Extent, Kind, Mark, Stage, marker, stage
 from omnizarr.stores import leases
 from omnizarr.stores.base import Bytes, ChangesIf, Range, Store, Traits, flat
 from omnizarr.stores.identity import StorageIdentity, storage_identity, unique_key
@@ -48,10 +38,7 @@ Begun: TypeAlias = Literal["new", "resumed", "finished"]
 
 
 class DeferredMetadataStore:
-    """Holds metadata back from `inner` until `publish`; only users of this store see them before.
-
-    So readers find no incomplete node, whatever interrupts its writer.
-    """
+    """Holds metadata back from `inner` until `publish`, so that readers find no incomplete node."""
 
     def __init__(self, inner: Store, is_metadata: Callable[[str], bool], hidden: str) -> None:
         self.inner = inner
@@ -277,10 +264,7 @@ def begin_beside(store: Store, path: str, mark: Mark, shared: bool) -> tuple[Pub
 
 
 def settle_staged(store: Store, resume: bool = True) -> None:
-    """Finish, or undo, replacements in which jobs were killed, and clear their stages.
-
-    Without `resume`, only the stages of processes that are known to have ended.
-    """
+    """Finish or undo replacements; without `resume`, only of processes known to have ended."""
     for left in all_stages(store):
         if left.writer.is_alive and not resume:
             continue
@@ -298,7 +282,7 @@ def all_stages(store: Store) -> list[Stage]:
     """Return what writers have staged in a store that can list, including active writers."""
     listed = stores.list_dir(store, f"{FOLDER}/")[1] if stores.can_list(store) else ()
     names = (prefix[len(FOLDER) + 1 : -1] for prefix in listed)
-    return [stage(store, name=name) for name in names if WriterProcess.named(name).process]
+    return [stage(store, name=name) for name in names if stages.WriterProcess.named(name).process]
 
 
 def replacing_stage(store: Store, path: str) -> Stage | None:

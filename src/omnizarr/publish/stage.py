@@ -148,16 +148,11 @@ class Mark:
         )
 
     @property
-    def keeps_node(self) -> bool:
-        """True if an unfinished operation leaves the node as it was, but for what is `replaced`."""
-        return self.kind is Kind.EXTEND
-
-    @property
     def effect(self) -> str:
         """The state of the node while the operation is not finished, for messages."""
         if self.kind is Kind.UPDATE:
             return "holds old and new values"
-        return "is as it was" if self.keeps_node else "is incomplete"
+        return "is as it was" if self.kind is Kind.EXTEND else "is incomplete"
 
     def __str__(self) -> str:
         return self.operation
@@ -406,7 +401,7 @@ class Stage:
         places = {key: (key in documents) + (key in metadata) for key in {*gone, *staged}}
         first = {key: (-places[key], key.endswith("attrs")) for key in gone}
         stores.erase_values(self.target, sorted(gone, key=first.__getitem__))
-        _replacements[0] = next(_numbers)
+        replacements[0] = next(_numbers)
         for key in sorted(staged, key=lambda key: (places[key], *publication_order(key))):
             value = self.store.get(key)
             if value is None:
@@ -431,7 +426,7 @@ class Stage:
             return KeyChanges([*gone, *added, self.prefix + PLAN], renamed, finished)
 
         target.change_keys(find)
-        _replacements[0] = next(_numbers)
+        replacements[0] = next(_numbers)
 
     def _resume(self, plan: Plan, overwrite: bool) -> bool:
         """Apply the plan of an interrupted writer; return False if the old node is complete.
@@ -558,12 +553,6 @@ def stage(store: Store, path: str | None = None, name: str | None = None) -> Sta
 # The number of the last change of metadata by this process, in any store.
 epoch = [0]
 _numbers = itertools.count(1)
-_replacements = [0]  # the number of the last one
-
-
-def last_replacement() -> int:
-    """Return a number that differs after each replacement of a node by this process.
-
-    Not in directories and in memory, where the metadata themselves show it.
-    """
-    return _replacements[0]
+# The number of the last replacement of a node by this process, but in directories and memory, where
+# the metadata themselves show it.
+replacements = [0]

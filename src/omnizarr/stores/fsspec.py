@@ -83,10 +83,7 @@ class FsspecStore(base.ListedStore):
         allowed_exceptions: Errors = ABSENT,
         **further: Any,
     ) -> FsspecStore:
-        """Return the store that a URL, or a chain of URLs, names.
-
-        Options are passed to fsspec, and may be keywords, too.
-        """
+        """Return the store of a URL, or of a chain of URLs, with options of fsspec."""
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415 - optional
         except ImportError as e:

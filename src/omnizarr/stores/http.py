@@ -22,15 +22,10 @@ from urllib.parse import quote, unquote, unquote_to_bytes, urljoin, urlsplit, ur
 from urllib.request import getproxies, proxy_bypass
 
 from omnizarr._json import MAX_DEPTH, load_object
+from omnizarr.concurrency import retry as retries
 from omnizarr.concurrency.cache import cached
 from omnizarr.concurrency.pool import in_parallel
-from omnizarr.concurrency.retry import (
-    RETRY_OPTIONS,
-    TRANSIENT_STATUS,
-    Retry,
-    TransientError,
-    take_retry,
-)
+from omnizarr.concurrency.retry import Retry, TransientError, take_retry
 from omnizarr.errors import (
     InvalidArgument,
     OmnizarrError,
@@ -107,7 +102,7 @@ class HTTPStore(NeverWritten):
         known = {k: options.pop(k) for k in _OPTIONS if k in options}
         if options:
             name = sorted(options)[0]
-            known_here = known_names(name, (*_OPTIONS, *RETRY_OPTIONS))
+            known_here = known_names(name, (*_OPTIONS, *retries.RETRY_OPTIONS))
             raise StoreError(
                 f"unknown storage_options {sorted(options)} for {redact_url(url)!r}; {known_here}"
             )
@@ -340,7 +335,7 @@ class HTTPStore(NeverWritten):
                 f"access is denied (status {status}); give the header that it needs, a token:"
                 " storage_options={'headers': {'Authorization': 'Bearer TOKEN'}}" + absent
             )
-        if status in TRANSIENT_STATUS:
+        if status in retries.TRANSIENT_STATUS:
             raise TransientError(said, _retry_after(headers))
         if status not in (200, 206):
             raise StoreError(said)

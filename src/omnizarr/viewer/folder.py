@@ -17,7 +17,7 @@ from urllib.parse import quote
 from omnizarr import extension
 from omnizarr.bulk.view_as.store import view_as
 from omnizarr.errors import NodeNotFound, OmnizarrError
-from omnizarr.extension import Store, can_list, is_link, paths
+from omnizarr.extension import Store, base, can_list, lookup, paths, stores
 from omnizarr.storage import ZipStore
 from omnizarr.viewer.describe import Json, describe, find, members, nothing, public_message
 from omnizarr.viewer.describe import summary as summary_of
@@ -52,12 +52,12 @@ Located: TypeAlias = tuple[ServedHierarchy, str]  # and the path, or key, in it
 
 def store_below(store: Store, path: str) -> Store:
     """Return the read-only store of the keys below a path."""
-    root = extension.direct_file_root(store)
+    root = stores.direct_file_root(store)
     if root is not None:  # quicker than a wrapper, which compiled code cannot read from
         return extension.LocalStore(os.path.join(os.fsdecode(root), path), read_only=True)
     if isinstance(store, extension.EnclosesFiles) and store.enclosure is not None:
         below = extension.LocalStore(
-            os.path.join(extension.file_root(store) or "", path), read_only=True
+            os.path.join(stores.file_root(store) or "", path), read_only=True
         )
         return below.enclosed(store.enclosure)
     return extension.PrefixStore(store, paths.prefix(path), read_only=True)
@@ -80,7 +80,7 @@ class Folder:
         What is served is looked at once: a folder stays one.
         """
         if self.whole is None and not self._is_folder:
-            if can_list(self.store) and not extension.is_hierarchy(self.store, ""):
+            if can_list(self.store) and not lookup.is_hierarchy(self.store, ""):
                 self._is_folder = True
             else:
                 self.whole = ServedHierarchy(self.store)
@@ -91,7 +91,7 @@ class Folder:
             found = self._find(above)
             if found is not None:
                 return found, path[len(above) + 1 :]
-            if is_link(self.store, above):
+            if lookup.is_link(self.store, above):
                 return None
         return None
 
@@ -103,9 +103,9 @@ class Folder:
         self._known.pop(path, None)
         if self._leads_outside(path):
             return None
-        if extension.is_archive(path) and path in extension.sizes(self.store, [path]):
+        if extension.is_archive(path) and path in stores.sizes(self.store, [path]):
             found = self._archive(path, known)
-        elif extension.is_hierarchy(self.store, path):
+        elif lookup.is_hierarchy(self.store, path):
             found = known or ServedHierarchy(store_below(self.store, path), path)
         else:
             return None
@@ -118,13 +118,13 @@ class Folder:
     def _archive(self, path: str, known: ServedHierarchy | None) -> ServedHierarchy:
         """Return the hierarchy in a ZIP file, opened again if the file has changed."""
         store = self.store
-        generation = store.generation(path) if isinstance(store, extension.Versioned) else None
+        generation = store.generation(path) if isinstance(store, base.Versioned) else None
         if known is not None and generation is not None and known.generation == generation:
             return known
         return ServedHierarchy(ZipStore.inside(store, path), path, generation)
 
     def _leads_outside(self, path: str) -> bool:
-        root = extension.file_root(self.store)
+        root = stores.file_root(self.store)
         if root is None or not path or self._follow_links:
             return False
         real = os.path.realpath(root)
@@ -173,8 +173,8 @@ class Folder:
     def names(self, path: str) -> list[str]:
         """Return the paths of ZIP files and folders one level below a folder."""
         above = [*paths.ancestors(path), path][1:]
-        closed = len(above) > MAX_DEPTH or any(is_link(self.store, each) for each in above)
-        return [] if closed or not can_list(self.store) else extension.list_folder(self.store, path)
+        closed = len(above) > MAX_DEPTH or any(lookup.is_link(self.store, each) for each in above)
+        return [] if closed or not can_list(self.store) else lookup.list_folder(self.store, path)
 
     def listing(self, prefix: str, after: str, limit: int) -> Json:
         """Return keys with sizes, and prefixes, one level below a prefix: names that follow one.
@@ -186,7 +186,7 @@ class Folder:
         found = self.locate(path)
         if found is not None:
             store, start = found[0].store, paths.prefix(found[1])
-            ends = {key for each in extension.list_dir(store, start) for key in each}
+            ends = {key for each in stores.list_dir(store, start) for key in each}
         else:
             ends = {p if extension.is_archive(p) else f"{p}/" for p in self.names(path)}
         ends = {e for e in ends if not (extension.is_ours(e) or _NO_TEXT.search(e))}
@@ -194,7 +194,7 @@ class Folder:
         page = known[:limit]
         inside = [e for e in page if not self._leads_outside(paths.join(path, e[len(start) :]))]
         keys, sizes = [end for end in inside if not end.endswith("/")], dict[str, int]()
-        if isinstance(store, extension.HasSizes):
+        if isinstance(store, base.HasSizes):
             with suppress(OmnizarrError):  # a link to nothing has none
                 sizes = store.sizes(keys)
         return {
@@ -220,7 +220,7 @@ class Folder:
                 return _moved(shown, hierarchy.path)
         except OmnizarrError as e:
             return {**named, "kind": "error", "error": public_message(e, self.store)}
-        if is_link(self.store, path):
+        if lookup.is_link(self.store, path):
             outside = self._leads_outside(path)
             return {**named, "kind": "error", "error": _OUTSIDE if outside else _LINK}
         return {**named, "kind": "folder", "members": True}

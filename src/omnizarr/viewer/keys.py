@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 from omnizarr import extension
 from omnizarr.bulk.view_as.store import ViewStore
 from omnizarr.errors import StoreError
-from omnizarr.extension import Store
+from omnizarr.extension import Store, base
 from omnizarr.viewer.access import FairShare, client_of
 
 Run: TypeAlias = Callable[..., Awaitable[Any]]  # calls a function on a thread
@@ -113,12 +113,12 @@ class CheckedValue:
         """Do nothing."""
 
 
-def open_value(store: Store, key: str, memory: int = FREE) -> extension.OpenValue | None:
+def open_value(store: Store, key: str, memory: int = FREE) -> base.OpenValue | None:
     """Return a value that can be read in parts, or None if there is no such key.
 
     Raises `NeedsMemory` if it has to be made, and that needs more than the given memory.
     """
-    if isinstance(store, extension.OpensValues):
+    if isinstance(store, base.OpensValues):
         value = store.open_value(key)
         if value is None or value.size > SMALL:
             return value
@@ -126,7 +126,7 @@ def open_value(store: Store, key: str, memory: int = FREE) -> extension.OpenValu
             return HeldValue(_read(value, 0, value.size), value.generation)
     if isinstance(store, ViewStore) and (needed := store.memory_needed(key)) > memory:
         raise NeedsMemory(needed)
-    if not isinstance(store, extension.HasSizes) or (
+    if not isinstance(store, base.HasSizes) or (
         isinstance(store, ViewStore) and store.makes_value(key)
     ):
         return _hold(store, key)
@@ -135,21 +135,17 @@ def open_value(store: Store, key: str, memory: int = FREE) -> extension.OpenValu
         return None
     if size <= PIECE:
         return _hold(store, key)
-    generation = store.generation(key) if isinstance(store, extension.Versioned) else None
+    generation = store.generation(key) if isinstance(store, base.Versioned) else None
     return CheckedValue(store, key, size, generation)
 
 
 def _hold(store: Store, key: str) -> HeldValue | None:
-    pair = (
-        store.get_versioned(key)
-        if isinstance(store, extension.Versioned)
-        else (store.get(key), None)
-    )
+    pair = store.get_versioned(key) if isinstance(store, base.Versioned) else (store.get(key), None)
     data, generation = pair
     return None if data is None else HeldValue(data, generation)
 
 
-def _read(value: extension.OpenValue, start: int, length: int) -> bytes:
+def _read(value: base.OpenValue, start: int, length: int) -> bytes:
     try:
         data = value.read(start, length)
     except OSError as e:
@@ -185,11 +181,9 @@ class ServedValues:
                     raise
         raise HTTPException(404, f"there is no key {key!r}")
 
-    async def _open(
-        self, store: Store, key: str, client: str, run: Run
-    ) -> extension.OpenValue | None:
+    async def _open(self, store: Store, key: str, client: str, run: Run) -> base.OpenValue | None:
         """Return the open value of a key; the memory that making it needs is waited for."""
-        value: extension.OpenValue | None
+        value: base.OpenValue | None
         try:
             async with self._reading:
                 self._memory.check()
@@ -221,7 +215,7 @@ class SentResponse(StreamingResponse):
             self._ended()
 
 
-async def _respond(request: Request, value: extension.OpenValue, key: str, run: Run) -> Response:
+async def _respond(request: Request, value: base.OpenValue, key: str, run: Run) -> Response:
     """Return the response with a value, or with the requested part of it; close the value."""
     tag = None if value.generation is None else entity_tag(value.generation)
     name, size = key.rpartition("/")[2], value.size
@@ -247,7 +241,7 @@ async def _respond(request: Request, value: extension.OpenValue, key: str, run: 
 
 async def send(
     request: Request,
-    value: extension.OpenValue,
+    value: base.OpenValue,
     span: Span,
     status: int,
     headers: dict[str, str],
@@ -271,7 +265,7 @@ async def _at_once(function: Callable[..., Any], *args: Any) -> Any:
     return function(*args)
 
 
-async def _pieces(value: extension.OpenValue, span: Span, run: Run) -> AsyncIterator[bytes]:
+async def _pieces(value: base.OpenValue, span: Span, run: Run) -> AsyncIterator[bytes]:
     for place in range(*span, PIECE):
         yield await run(_read, value, place, min(PIECE, span[1] - place))
 

@@ -313,7 +313,7 @@ class StatsReport(Outcome):
         ]
         for s in self.arrays.values():
             missing = f"{s.missing_chunks} of {s.chunks}"
-            figures = (extension.number_text(v) for v in (s.min, s.max, s.mean, s.std))
+            figures = (extension.info.number_text(v) for v in (s.min, s.max, s.mean, s.std))
             rows.append((s.path, s.data_type, str(s.count), *figures, str(s.nan), missing))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

@@ -210,7 +210,7 @@ def _destination(job: Rechunk, start: Location, options: Mapping[str, Any] | Non
     stores.check_disjoint(start.store, store, remedy, prefixes)
     wanted = start.format
     if start.format.frozen or job.zarr_format is not None:
-        wanted = extension.format_for(store, "", job.zarr_format)
+        wanted = extension.lookup.format_for(store, "", job.zarr_format)
     return Location(store, path, start.format if wanted.name == start.format.name else wanted)
 
 
@@ -232,7 +232,7 @@ class _Planner:
 
     def plan(self, root: Node) -> Plan[RechunkReport]:
         """Return the plan for a node of the source and all below it."""
-        nodes = extension.readable_nodes(self.start, root, require=True)
+        nodes = extension.lookup.readable_nodes(self.start, root, require=True)
         self.is_consolidated = bool(consolidated_groups(self.start, {self.start.path: root}))
         arrays = self._rechunked(nodes)
         digest = self._digest()
@@ -242,7 +242,7 @@ class _Planner:
             extension.portable_key(self.goal.store) if folder is None else os.path.realpath(folder)
         )
         place = extension.key_digest(store, self.goal.path)
-        prefix = f"{extension.INTERMEDIATE}/{place[:20]}/"
+        prefix = f"{extension.stage.INTERMEDIATE}/{place[:20]}/"
         for number, (path, (source, target)) in enumerate(arrays.items()):
             keys = source.model.chunk_key_encoding, target.model.chunk_key_encoding
             if rules.same_layout(source.model, target.model) and keys[0] == keys[1]:

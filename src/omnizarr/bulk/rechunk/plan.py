@@ -372,7 +372,7 @@ def intermediate_model(
     base = target if item_bytes(target.dtype) < item_bytes(source.dtype) else source
     codecs: tuple[Named, ...] = (Named("bytes", {"endian": "little"}),)
     if base.data_type.variable:
-        known = extension.pipeline(base.model)
+        known = extension.specify.pipeline(base.model)
         codecs = (*known.filters, known.serializer or codecs[0])
     return base.model.with_(
         shape=target.model.shape,
@@ -418,7 +418,7 @@ def layout_text(array: BoundArray) -> str:
     grid = array.grid.regular
     stored = "rectilinear" if grid is None else grid
     chunks = f"chunks {stored}" if inner is None else f"chunks {inner} in shards {stored}"
-    known = extension.pipeline(array.model)
+    known = extension.specify.pipeline(array.model)
     codecs = ", ".join(codec.name for codec in known.compressors) or "no compression"
     return f"{chunks}, {array.dtype}, {codecs}"
 

@@ -14,7 +14,7 @@ import numpy as np
 from omnizarr import extension
 from omnizarr.bulk.transfer import check_sign
 from omnizarr.errors import InvalidArgument, OmnizarrError, WrongType, known_names
-from omnizarr.extension import ArrayModel, BoundArray, Format, Named, Node, data_types, kind, paths
+from omnizarr.extension import ArrayModel, BoundArray, Format, Named, Node, data_types, paths
 
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 KEEP: Any = None  # of a rule: as in the source
@@ -247,19 +247,19 @@ def _new_codecs(
 
     Codecs on bytes replace those of the source; with others among them, they replace all.
     """
-    known = extension.pipeline(source.model)
+    known = extension.specify.pipeline(source.model)
     itemsize = 1 if data_type.variable else data_type.dtype.itemsize
     front = [*known.filters, *([known.serializer] if known.serializer is not None else [])]
     tail = [*known.compressors]
     if given is not KEEP:
         several = given if isinstance(given, (list, tuple)) else [given]
         wanted = extension.named_codecs(format, several, "codecs", itemsize)
-        if any(kind(codec) != "bytes->bytes" for codec in wanted):
-            return extension.with_bytes(wanted)
+        if any(extension.specify.kind(codec) != "bytes->bytes" for codec in wanted):
+            return extension.specify.with_bytes(wanted)
         tail = wanted
     if data_type is not source.data_type:
         front, tail = _for_type(source, front, tail, data_type, itemsize)
-    return extension.with_bytes([*front, *tail])
+    return extension.specify.with_bytes([*front, *tail])
 
 
 def _for_type(

@@ -21,7 +21,7 @@ from omnizarr import errors, extension, registry
 from omnizarr.bulk.adaptation import Adaptation, Options, adapt_array
 from omnizarr.bulk.transfer import Transfer, recode
 from omnizarr.errors import CannotExpress, NodeNotFound, OmnizarrError, StoreError, error_context
-from omnizarr.extension import BoundArray, GroupModel, Location, Node, engine, paths, sizes, stores
+from omnizarr.extension import BoundArray, GroupModel, Location, Node, engine, paths, stores
 
 # Conventions are above this module in the layers, so OME-Zarr is found by its registered name.
 registry.register("integration", "ome-view", "omnizarr.conventions.ome.migrate:for_view")
@@ -84,8 +84,8 @@ class ViewedArray:
     @cached_property
     def memory_needed(self) -> int:
         """About how many bytes making a chunk needs: its values and their encodings."""
-        sizes = (math.prod(int(a.size(0)) for a in b.grid.axes) for b in (self.source, self.target))
-        return 3 * max(sizes) * self.target.dtype.itemsize
+        items = (math.prod(int(a.size(0)) for a in b.grid.axes) for b in (self.source, self.target))
+        return 3 * max(items) * self.target.dtype.itemsize
 
     def direct_key(self, coords: Coords) -> str | None:
         """Return the only key that stores a chunk with the view's bytes, or None."""
@@ -139,7 +139,7 @@ class ViewedArray:
         wanted = list(several)
         if self.keeps_bytes:
             keys = {self.source.key(coords): coords for coords in wanted}
-            known = sizes(self.source.chunk_store, keys)
+            known = stores.sizes(self.source.chunk_store, keys)
             found = {keys[key]: size for key, size in known.items()}
             wanted = [c for c in wanted if c not in found]
             if not self.fills:

@@ -24,15 +24,7 @@ import numcodecs
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.codec import (
-    ArrayArray,
-    ArrayBytes,
-    Buffer,
-    BytesBytes,
-    Codec,
-    Spec,
-    require,
-)
+from omnizarr.codecs.codec import ArrayArray, ArrayBytes, Buffer, BytesBytes, Codec, Spec, require
 from omnizarr.codecs.compressors import Zlib, content_size
 from omnizarr.codecs.numcodecs import to_bytes, within_limit
 from omnizarr.codecs.specify import plain_member

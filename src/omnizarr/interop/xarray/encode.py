@@ -34,7 +34,7 @@ from omnizarr.errors import (
     WrongType,
     known_names,
 )
-from omnizarr.extension import cast, to_named, without_checksums
+from omnizarr.extension import cast, specify, without_checksums
 from omnizarr.interop.xarray.engine import missing_values, variable
 from omnizarr.interop.zarr.library import own_options
 
@@ -469,7 +469,7 @@ def _with_given_encoding(name: str, var: Coded) -> Coded:
 def _without_checksums(codecs: Iterable[Any], itemsize: int) -> Iterator[Any]:
     """Yield codecs without checksums; codecs that have none are passed on unchanged."""
     for codec in codecs:
-        kept, left_out = without_checksums([to_named(codec, itemsize)])
+        kept, left_out = without_checksums([specify.to_named(codec, itemsize)])
         yield from kept if left_out else (codec,)
 
 

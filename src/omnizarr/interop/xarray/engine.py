@@ -24,26 +24,13 @@ import numcodecs
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import Array, Group, View
+from omnizarr import Array, Group, View, extension
 from omnizarr import open as open_node
 from omnizarr.bulk.tiles import Box, chunk_axes
 from omnizarr.conventions.cf.packing import MISSING, as_numbers, decode_fill
 from omnizarr.conventions.cf.variable import fill_is_missing, is_scalar
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, OmnizarrError, WrongNode
-from omnizarr.extension import (
-    ARRAY_DIMENSIONS,
-    Named,
-    as_plain,
-    boxes,
-    empty,
-    for_each,
-    formats,
-    in_parallel,
-    location_of,
-    model_of,
-    pipeline,
-    traits,
-)
+from omnizarr.extension import Named, as_plain, boxes, empty, formats, location_of, specify, traits
 
 try:
     import xarray as xr
@@ -196,7 +183,7 @@ class Packed(AwaitableArray):
             with np.errstate(**errors):  # NumPy keeps it per thread: use the caller's
                 self._unpack(as_plain(self._array[part]), inside)
 
-        for_each(iter(parts), len(parts), one, out.nbytes)
+        extension.for_each(iter(parts), len(parts), one, out.nbytes)
         return out[tuple(slice(None) if isinstance(k, slice) else 0 for k in key.tuple)]
 
     def _unpack(self, stored: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
@@ -311,13 +298,17 @@ def _load_indexes(variables: Mapping[str, xr.Variable], arrays: Mapping[str, Arr
 
     if len(wanted) < 2:
         return set()
-    done = in_parallel(load, wanted)
+    done = extension.in_parallel(load, wanted)
     return {name for name, is_loaded in zip(wanted, done, strict=True) if is_loaded}
 
 
 def _visible(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that xarray shows: not the dimension names, and not NCZarr's own."""
-    hidden = {k for k in attributes if k.upper() == ARRAY_DIMENSIONS or k.lower().startswith("_nc")}
+    hidden = {
+        k
+        for k in attributes
+        if k.upper() == extension.ARRAY_DIMENSIONS or k.lower().startswith("_nc")
+    }
     return as_numbers({k: v for k, v in attributes.items() if k not in hidden})
 
 
@@ -405,11 +396,11 @@ def codec_encoding(array: Array) -> dict[str, Any]:
     They are objects of numcodecs for formats with its codec ids, such as version 2, and JSON with
     the codec names of version 3 for the others.
     """
-    model, format = model_of(array), location_of(array).format
+    model, format = extension.model_of(array), location_of(array).format
     if not format.codecs_by_id:
         with suppress(CannotExpress):
             model = model.with_(codecs=formats.codec_names.to_names(model))
-        groups = pipeline(model)
+        groups = specify.pipeline(model)
         return {
             "filters": tuple(map(_json, groups.filters)),
             "serializer": _serializer(groups.serializer, array.dtype),

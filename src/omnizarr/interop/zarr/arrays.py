@@ -11,7 +11,7 @@ import numpy as np
 
 from omnizarr import Array
 from omnizarr.errors import OmnizarrError, SelectionError
-from omnizarr.extension import Named, bind_codec, memory_order, pipeline, stored_keys
+from omnizarr.extension import Named, bind_codec, memory_order, specify, stored_keys
 from omnizarr.interop.zarr import library, nodes
 from omnizarr.interop.zarr.library import array_config, translate_methods, translated, warn
 
@@ -348,7 +348,7 @@ translate_methods(ZarrArray, ("__setitem__", "read", "append", "_write", "refres
 
 def own_codecs(model: Any, part: str) -> tuple[Any, ...]:
     """Return the codecs of omnizarr in one part of a pipeline, by name where they are unknown."""
-    found = getattr(pipeline(model), part)
+    found = getattr(specify.pipeline(model), part)
     several = [found] if isinstance(found, Named) else [*(found or ())]
     for number, codec in enumerate(several):
         with suppress(OmnizarrError):

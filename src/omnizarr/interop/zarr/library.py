@@ -20,7 +20,7 @@ import numpy.typing as npt
 from omnizarr import codecs, errors
 from omnizarr import config as own_config
 from omnizarr.errors import InvalidMetadata, MissingModule
-from omnizarr.extension import PREFIX, Buffer, Named, data_types, to_named
+from omnizarr.extension import PREFIX, Buffer, Named, data_types, specify
 
 # The environment variable by which child processes know that our names are in place.
 IN_PLACE = "OMNIZARR_AS_ZARR"
@@ -158,7 +158,7 @@ def codecs_to_zarr(given: Any, zarr_format: int) -> Any:
         return type(given)(codecs_to_zarr(codec, zarr_format) for codec in given)
     if not is_ours(type(given)):
         return given
-    named = to_named(given, None)
+    named = specify.to_named(given, None)
     members = copy.deepcopy(dict(named.configuration))
     if zarr_format != 2:
         return {"name": named.name, "configuration": members}

@@ -18,11 +18,7 @@ from typing import Any
 
 from omnizarr import registry
 from omnizarr.errors import InvalidArgument, MissingModule
-from omnizarr.extension import (
-    Store,
-    paths,
-    stores,
-)
+from omnizarr.extension import Store, paths, stores
 from omnizarr.interop.zarr import library
 
 try:

@@ -20,26 +20,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from omnizarr import registry
+from omnizarr import extension, registry
 from omnizarr.errors import MissingModule, StoreError
-from omnizarr.extension import (
-    Bytes,
-    Closeable,
-    Extent,
-    PrefixStore,
-    Stage,
-    StorageIdentity,
-    Store,
-    by_name,
-    check_prefix,
-    erase_prefix,
-    fork,
-    is_metadata,
-    list_prefix,
-    redact_urls,
-    start_thread,
-    stores,
-)
+from omnizarr.extension import Extent, Stage, StorageIdentity, base, check_prefix, fork, stores
 from omnizarr.interop.zarr.stores import OmnizarrStore
 
 try:
@@ -69,7 +52,7 @@ _BUCKETS = {
 _LIST_ALL = ("zarr", "icechunk", "omnizarr")
 
 
-def from_zarr(store: Any, *, read_only: bool = False) -> Store:
+def from_zarr(store: Any, *, read_only: bool = False) -> extension.Store:
     """Adapt a store of zarr-python, or a part of one (`StorePath`), to this package."""
     inner = getattr(store, "store", None)
     is_part = isinstance(inner, abc.Store) and hasattr(store, "path")
@@ -78,7 +61,7 @@ def from_zarr(store: Any, *, read_only: bool = False) -> Store:
     if hasattr(getattr(_innermost(whole), "session", None), "commit"):
         kind = SessionStore
     made = kind(whole, read_only=read_only)
-    return PrefixStore(made, store.path) if is_part and store.path else made
+    return extension.PrefixStore(made, store.path) if is_part and store.path else made
 
 
 def _innermost(store: Any) -> Any:
@@ -117,7 +100,7 @@ def _storage_identity(store: Any, prefix: str) -> StorageIdentity:
     return identity.inside(("zarr-python", identity.ObjectIdentity(store)), prefix)
 
 
-class ZarrPythonStore(Closeable):
+class ZarrPythonStore(base.Closeable):
     """A store of zarr-python, whose coroutines run in a thread of their own."""
 
     _commits_changes = False
@@ -195,10 +178,10 @@ class ZarrPythonStore(Closeable):
             return await self._get(key, None) is not None
         return found is not None
 
-    def set(self, key: str, value: Bytes) -> None:
+    def set(self, key: str, value: base.Bytes) -> None:
         self.set_many([(key, value)])
 
-    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+    def set_many(self, values: Iterable[tuple[str, base.Bytes]]) -> None:
         stores.check_writable(self)
         rows = {stores.check_key(key): bytes(memoryview(value)) for key, value in values}
         self._run(
@@ -337,7 +320,7 @@ class SessionStore(ListedZarrPythonStore):
         try:
             return await listing
         except Exception:  # icechunk has one class for all its errors
-            for key in by_name(3).keys(prefix[:-1]):
+            for key in extension.by_name(3).keys(prefix[:-1]):
                 if await self._is_key(key):
                     raise
             return nothing
@@ -390,10 +373,10 @@ class SessionStage(Stage):
 
     def _put(self, old: Extent, new: Extent) -> None:
         for prefix in old.prefixes:
-            erase_prefix(self.target, prefix)
+            stores.erase_prefix(self.target, prefix)
         stores.erase_values(self.target, [*old.metadata, *old.keys])
-        staged = [key for key in list_prefix(self.store, "") if new.has(key)]
-        for key in sorted(staged, key=lambda key: (not is_metadata(key), key.count("/"))):
+        staged = [key for key in stores.list_prefix(self.store, "") if new.has(key)]
+        for key in sorted(staged, key=lambda key: (not extension.is_metadata(key), key.count("/"))):
             self.target.set(key, (Path(self._directory.name) / key).read_bytes())
 
     def discard(self) -> None:
@@ -422,7 +405,7 @@ class RepositoryStore(SessionStore):
             raise MissingModule("icechunk: URLs need it: pip install 'omnizarr[icechunk]'") from e
         named = {name: options.pop(name) for name in _REFERENCES if name in options}
         reference = {_REFERENCES[name]: value for name, value in named.items()}
-        shown, inner = redact_urls(url), url.partition("::")[2] or url
+        shown, inner = extension.redact_urls(url), url.partition("::")[2] or url
         parts = urlsplit(inner)
         path = None
         try:
@@ -450,7 +433,7 @@ class RepositoryStore(SessionStore):
         return identity.inside(("icechunk", self.snapshot), prefix, identity.directory(self._path))
 
     def __repr__(self) -> str:
-        return f"{redact_urls(self.url)} at snapshot {self.snapshot}"
+        return f"{extension.redact_urls(self.url)} at snapshot {self.snapshot}"
 
 
 def _cannot_be(error: Exception, key: str) -> bool:
@@ -503,7 +486,7 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
     with _loop_lock:
         if _loop is None:
             loop = asyncio.new_event_loop()
-            if not start_thread(loop.run_forever, "omnizarr-loop"):
+            if not extension.start_thread(loop.run_forever, "omnizarr-loop"):
                 raise RuntimeError("cannot start a thread for an event loop")
             _loop = loop
     ended = threading.Event()

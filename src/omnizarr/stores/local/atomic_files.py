@@ -34,8 +34,8 @@ except ImportError:  # no compiler when it was installed, or Windows
 MAX_READ = 2**30  # bytes of one call, which returns at most 2 GiB
 PARTIAL: str = f"{OURS}partial__"  # of one that is being written
 _HERE = -100  # AT_FDCWD of Linux
-_ONLY_NEW, _EXCHANGE = 1, 2  # RENAME_NOREPLACE, RENAME_EXCHANGE of Linux
-_ON_MACOS = {_ONLY_NEW: 4, _EXCHANGE: 2}  # RENAME_EXCL, RENAME_SWAP
+ONLY_NEW, EXCHANGE = 1, 2  # never onto another; change places: flags of Linux
+_ON_MACOS = {ONLY_NEW: 4, EXCHANGE: 2}  # RENAME_EXCL, RENAME_SWAP
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
 
 
@@ -115,17 +115,8 @@ def create_file(path: str, value: Bytes, sync: bool) -> bool:
         return False
 
 
-def exchange(first: str, second: str) -> bool:
-    """Let two paths change places in one step; return False if this system or disk cannot."""
-    return _rename_with(first, second, _EXCHANGE)
-
-
-def rename_to_new(old: str, new: str) -> bool:
-    """Rename a path, never onto another one; return False if this system or disk cannot tell."""
-    return _rename_with(old, new, _ONLY_NEW)
-
-
-def _rename_with(old: str, new: str, flag: int) -> bool:
+def rename_with(flag: int, old: str, new: str) -> bool:
+    """Rename a path as a flag says, in one step; return False if this system or disk cannot."""
     import ctypes  # noqa: PLC0415 - rarely needed
 
     libc: Any = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None

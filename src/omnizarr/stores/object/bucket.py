@@ -101,10 +101,7 @@ def endpoint(kind: str, profile: str | None) -> str | None:
 
 
 def server_url(given: str) -> str:
-    """Return the URL of a server; a host, or a host and port, is completed to one of HTTP.
-
-    The client ends in a panic for what is no such URL.
-    """
+    """Return the URL of a server, completed to HTTP; raise for others, where the client panics."""
     text = given.strip()
     text = text if "://" in text else f"http://{text}"
     try:
@@ -195,6 +192,7 @@ Access = Literal["credentials", "anonymous", "instance"]
 # Options of S3 with which a URL says all.
 _DIRECT = {"endpoint", "region", "access_key_id", "secret_access_key", "session_token"}
 _DIRECT |= {"unsigned_payload"}  # which reading has none of
+_TIMES = {"timeout", "connect_timeout", "allow_http"}  # of a client that sends what others would
 _SIGNED_FOR = 3600  # seconds
 
 _CLASSES = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
@@ -235,9 +233,7 @@ class Bucket:
     client_options: dict[str, Any] = field(default_factory=dict, repr=False, hash=False)
     # Both may change with a request.
     access: Access = field(default="credentials", hash=False)
-    chosen: bool = field(
-        default=True, hash=False
-    )  # the user chose the access, so no other is tried
+    chosen: bool = field(default=True, hash=False)  # by the user, so that no other is tried
 
     @classmethod
     def from_url(cls, url: str, options: dict[str, Any], retry: Retry) -> tuple[Bucket, str]:
@@ -333,13 +329,9 @@ class Bucket:
 
     def urls(self, paths: Sequence[str]) -> list[str] | None:
         """Return URLs of values in S3, signed where that is needed; None if that is not certain."""
-        options, of = self.client_options.keys(), self.config.get
+        options, of = self.client_options.keys() - _TIMES, self.config.get
         proxies = getproxies().keys() - {"no"}
-        unknown = self.config.keys() - _DIRECT or options - {
-            "timeout",
-            "connect_timeout",
-            "allow_http",
-        }
+        unknown = self.config.keys() - _DIRECT or options
         if self.kind != "s3" or unknown or proxies or self.access == "instance":
             return None
         region = (

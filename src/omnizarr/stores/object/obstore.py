@@ -77,10 +77,7 @@ def client(key: Hashable, make: Callable[[Any], Any]) -> Client:
 def fetch(
     client: Any, path: str, options: dict[str, Any], copy: bool = True
 ) -> tuple[bytes, Meta, Mapping[str, str]]:
-    """Return the part of a value that options request, its `Meta` and attributes, or raise.
-
-    Without `copy` it is a buffer of obstore.
-    """
+    """Return the requested part, a buffer of obstore unless `copy`, its `Meta` and attributes."""
     result = client.get(path, options=options)
     first, end = result.range
     meta, attributes = result.meta, result.attributes

@@ -18,17 +18,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 
+from omnizarr.concurrency import retry as retries
 from omnizarr.concurrency.fork import never_release
 from omnizarr.concurrency.pool import in_parallel, interruptible
-from omnizarr.concurrency.retry import (
-    MAY_BE_DONE,
-    TRANSIENT_STATUS,
-    AnswerLost,
-    Retry,
-    TransientError,
-    superseded,
-    take_retry,
-)
+from omnizarr.concurrency.retry import AnswerLost, Retry, TransientError, take_retry
 from omnizarr.errors import InvalidName, StoreError, descriptor_shortage
 from omnizarr.stores import base, curl, identity, tracing
 from omnizarr.stores.base import Bytes, Entry, Names, Range, Requests, Traits, VersionedValue, flat
@@ -281,10 +274,7 @@ class ObjectStore(base.ListedStore):
     def _read(
         self, key: str, range: Range | None, copy: bool = True
     ) -> tuple[bytes | None, Meta | None]:
-        """Return a value or part of it, and its `Meta`, or None for a part after its end.
-
-        Without `copy` a value is a buffer of obstore.
-        """
+        """Return a value or part, a buffer unless `copy`, and its `Meta`, None after its end."""
         path = self._path(key)
 
         def read(client: Any) -> tuple[bytes | None, Meta | None]:
@@ -364,7 +354,7 @@ class ObjectStore(base.ListedStore):
                 # The response to an earlier attempt that did store it may have been lost.
                 stored = was_stored(client, path, data, _MARK, mark)
                 if stored is None:
-                    raise superseded(key, self) from None
+                    raise retries.superseded(key, self) from None
                 return stored
 
         return self._call("write", key, write, sent_bytes=len(data))
@@ -507,7 +497,7 @@ class ObjectStore(base.ListedStore):
             lost = isinstance(e, AnswerLost)
             if isinstance(e, AnswerLost) and e.superseded:
                 raise
-            maybe = f"; {MAY_BE_DONE}" if lost and verb in ("write", "erase") else ""
+            maybe = f"; {retries.MAY_BE_DONE}" if lost and verb in ("write", "erase") else ""
             kind = AnswerLost if lost else StoreError
             raise kind(f"cannot {verb} {key!r} in {self!r}: {e}{maybe}") from e.__cause__
 
@@ -565,7 +555,7 @@ class ObjectStore(base.ListedStore):
                 f"{reason}; plain HTTP takes storage_options={{'client_options': {{'allow_http':"
                 " True}}"
             ) from None
-        if status in TRANSIENT_STATUS or (
+        if status in retries.TRANSIENT_STATUS or (
             status is None and isinstance(error, errors.GenericError)
         ):
             raise TransientError(reason) from None

@@ -24,13 +24,8 @@ from omnizarr.stores.base import Names, Range, Requests, Store, Values, redact_u
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.operations import NeverWritten, check_key, check_prefix, is_key
-from omnizarr.stores.references import PREFIX, SCHEME
-from omnizarr.stores.references.document import (
-    ZMETADATA,
-    Document,
-    ParquetReferences,
-    ReferenceTarget,
-)
+from omnizarr.stores.references import PREFIX, SCHEME, document
+from omnizarr.stores.references.document import Document, ParquetReferences, ReferenceTarget
 from omnizarr.stores.resolve import resolve
 from omnizarr.stores.wrappers import close_store
 
@@ -130,10 +125,7 @@ class Targets:
         self._stores: dict[TargetPlace, Store] = {}  # of servers and local folders
 
     def locate(self, url: str, key: str) -> tuple[Store, str]:
-        """Return the store of a target, and its key there; raise if it may not be read.
-
-        `key` is that of the reference, for messages.
-        """
+        """Return the store of the target of the reference `key`, and its key there, or raise."""
         place, home = self._place(url, key), self._home
         at_home = home is not None and home.contains(place) and home[3:] == place[3:]
         if home is not None and self._home_store is not None and at_home:
@@ -281,7 +273,7 @@ class ReferenceStore(NeverWritten, base.ListedStore):
 
     def _read(self, store: Store, name: str) -> Document | ParquetReferences:
         if not name.lower().endswith(".json"):
-            data = store.get(f"{name}/{ZMETADATA}")
+            data = store.get(f"{name}/{document.ZMETADATA}")
             if data is not None:
                 return ParquetReferences(store, f"{name}/", self._name, data)
         data = store.get(name)

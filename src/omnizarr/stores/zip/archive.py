@@ -165,7 +165,7 @@ def load(path: str, file: FileBytes) -> Directory:
         end += header + entry.packed
     warn(
         f"{path!r} was not closed: its writer was stopped, or is still writing;"
-        f" {len(entries)} entries are complete and were recovered",
+        f" {len(entries)} entries are complete and were recovered"
     )
     return Directory(entries, end, 0, last.comment if last else b"", is_complete=False)
 

@@ -20,15 +20,8 @@ from omnizarr.concurrency.fork import Usage
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import base, identity, operations
 from omnizarr.stores.base import Bytes, Names, Range, Requests, Store, Traits, VersionedValue, flat
-from omnizarr.stores.zip.archive import (
-    Archive,
-    ByteSource,
-    StoreBytes,
-    fetch,
-    load,
-    open_file,
-    writing,
-)
+from omnizarr.stores.zip import archive as archives
+from omnizarr.stores.zip.archive import Archive, ByteSource, StoreBytes
 from omnizarr.stores.zip.records import DEFLATED, LOCAL, STORED, TAIL, ZipEntry, read_directory
 
 Mode: TypeAlias = Literal["r", "a", "r+", "w", "w-", "x"]
@@ -116,7 +109,7 @@ class ZipStore(base.ListedStore):
             there = self._archive is not None or identity.file_number(self.path) is not None
             return self._write().live if there else (None, {})
         if self._loaded is None:
-            archive = None if self.inner else writing(self.path)
+            archive = None if self.inner else archives.writing(self.path)
             if archive is not None:
                 return archive.live
             self._loaded = self._load()
@@ -126,8 +119,8 @@ class ZipStore(base.ListedStore):
         if self.inner is None:
             if identity.file_number(self.path) is None:
                 return None
-            file = open_file(self.path)
-            return file, load(self.path, file).entries
+            file = archives.open_file(self.path)
+            return file, archives.load(self.path, file).entries
         tail = self.inner.get(self.path, Range(-TAIL))
         if tail is None:
             return None
@@ -152,7 +145,7 @@ class ZipStore(base.ListedStore):
             source, entries = self._live()
             found = [(entries.get(key), range) for key, range in asked]
             wanted = [(entry, range) for entry, range in found if entry is not None]
-            values = iter(fetch(source, wanted) if source is not None else ())
+            values = iter(archives.fetch(source, wanted) if source is not None else ())
         return [
             (None, None) if entry is None else (next(values), _generation(entry))
             for entry, _ in found
