@@ -185,16 +185,16 @@ def test_a_resumed_verification_of_what_has_changed_begins_again(
 ) -> None:
     monkeypatch.setattr(verifying, "TASK_KEYS", 4)
     monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
-    real, checked = verifying.CheckChunks.__call__, list[str]()
+    real, checked = verifying.checks.CheckChunks.__call__, list[str]()
 
-    def check(task: verifying.CheckChunks) -> VerifyReport:
+    def check(task: verifying.checks.CheckChunks) -> VerifyReport:
         if checked:
             raise oz.StoreError("the connection is lost")
         checked.extend(task.keys)
         return real(task)
 
     with monkeypatch.context() as patch:
-        patch.setattr(verifying.CheckChunks, "__call__", check)
+        patch.setattr(verifying.checks.CheckChunks, "__call__", check)
         assert run("verify", "ocean.zarr", "--workers", 1).exit_code == FAILED
     (ocean / checked[0]).unlink()
     resumed = run("verify", "ocean.zarr", "--resume", "--json")
