@@ -7,6 +7,7 @@ damaged chunks among them; the reference engine does those again and raises the 
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -170,6 +171,8 @@ def _read_in_parts(
     began, store = perf_counter(), cast(Any, array.store)
     most = min(-(-threads // plan.count), max(1, out.nbytes // plan.count // PART))
     keys, rows, numbers = list[str](), list[tuple[Any, ...]](), list[int]()
+    files = [store.direct_file_root + os.fsencode(array.key(c)) for c in chunks_of(plan)]
+    before = [*map(identity, files)]
     for number, row in enumerate(plan.rows()):
         lengths = [len(range(s.start, s.stop, s.step)) for s in row.region]
         axis = next((i for i, n in enumerate(lengths) if n > 1), 0)
@@ -187,7 +190,8 @@ def _read_in_parts(
     given = layout.capsule, rows, keys, store.direct_file_root, None, out.view(items[out.itemsize])
     left = on_threads(run_rows, None, *given, *[False] * 3, skip_missing, False)
     config.count(decode_seconds=perf_counter() - began)
-    return None if left is None else sorted({numbers[n] for n in left})
+    replaced = {n for n, file in enumerate(files) if identity(file) != before[n]}  # by others
+    return None if left is None else sorted(replaced.union(numbers[n] for n in left))
 
 
 def _read_fetched(
