@@ -69,15 +69,15 @@ def test_an_interrupted_verification_is_resumed_and_counts_no_chunk_twice(
     monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
     where, checked, resumed = hierarchy(tmp_path / "x"), list[str](), False
     oz.open(where, mode="r+")["many"].resize(400)
-    real = verifying.CheckChunks.__call__
+    real = verifying.checks.CheckChunks.__call__
 
-    def check(task: verifying.CheckChunks) -> Any:
+    def check(task: verifying.checks.CheckChunks) -> Any:
         if len(checked) > 20 and not resumed:
             raise Interrupt
         checked.extend(task.keys)
         return real(task)
 
-    monkeypatch.setattr(verifying.CheckChunks, "__call__", check)
+    monkeypatch.setattr(verifying.checks.CheckChunks, "__call__", check)
     with pytest.raises(Interrupt):
         oz.verify(where, workers=1)
     assert [*state.rglob("*-000000")]

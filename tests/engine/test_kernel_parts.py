@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest import mock
 
 import numcodecs
@@ -52,3 +53,17 @@ def test_a_chunk_that_is_damaged_or_missing_is_named(tmp_path: Path) -> None:
         assert not array[...].any()
         with pytest.raises(oz.MissingChunk):
             array.read(missing="raise")
+
+
+def test_parts_of_a_chunk_that_is_replaced_meanwhile_are_not_mixed(tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path, shape=2**20, chunks=2**20, dtype="i4", compressors=None)
+    array[...] = 1
+    real = kernel.run_rows
+
+    def run(capsule: Any, rows: Any, keys: Any, *more: Any) -> list[int]:
+        first: list[int] = real(capsule, rows[:1], keys[:1], *more)
+        oz.open(tmp_path, "r+")[...] = 2
+        return [*first, *(n + 1 for n in real(capsule, rows[1:], keys[1:], *more))]
+
+    with oz.configure(threads=16), mock.patch.object(kernel, "run_rows", run):
+        assert np.array_equal(array[...], np.full(2**20, 2))

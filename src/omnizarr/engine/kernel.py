@@ -7,6 +7,7 @@ damaged chunks among them; the reference engine does those again and raises the 
 from __future__ import annotations
 
 import math
+import os
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -162,27 +163,28 @@ def _read_in_parts(
     skip_missing: bool,
 ) -> list[int] | None:
     """Do as `read` does for few chunks in files, with several threads for each chunk."""
-    began, store = perf_counter(), cast(Any, array.store)
+    began, root = perf_counter(), cast(Any, array.store).direct_file_root
     most = min(-(-threads // plan.count), max(1, out.nbytes // plan.count // PART))
-    keys, rows, numbers = list[str](), list[tuple[Any, ...]](), list[int]()
-    for number, row in enumerate(plan.rows()):
-        lengths = [len(range(s.start, s.stop, s.step)) for s in row.region]
-        axis = next((i for i, n in enumerate(lengths) if n > 1), 0)
-        inside, outside, n = row.region[axis], row.outer[axis].start, lengths[axis]
+    keys, rows, files = list[str](), list[tuple[Any, ...]](), dict[str, int]()
+    for row in plan.rows():
+        key, ranges = array.key(row.coords), [range(s.start, s.stop, s.step) for s in row.region]
+        files[key] = identity(root + os.fsencode(key))
+        axis = next((i for i, each in enumerate(ranges) if len(each) > 1), 0)
+        inside, outside, n = ranges[axis], row.outer[axis].start, len(ranges[axis])
         count = min(most, n)
         for part in range(count):
             low, high = n * part // count, n * (part + 1) // count
             region, outer = [*row.region], [*row.outer]
-            first, last = (inside.start + i * inside.step for i in (low, high - 1))
-            region[axis] = slice(first, last + 1, inside.step)
+            region[axis] = slice(inside[low], inside[high - 1] + 1, inside.step)
             outer[axis] = slice(outside + low, outside + high, 1)
             rows.append((tuple(region), tuple(outer), False))
-            keys.append(array.key(row.coords))
-            numbers.append(number)
-    given = layout.capsule, rows, keys, store.direct_file_root, None, out.view(items[out.itemsize])
+            keys.append(key)
+    given = layout.capsule, rows, keys, root, None, out.view(items[out.itemsize])
     left = on_threads(run_rows, None, *given, *[False] * 3, skip_missing, False)
     config.count(decode_seconds=perf_counter() - began)
-    return None if left is None else sorted({numbers[n] for n in left})
+    again = {key for key in files if identity(root + os.fsencode(key)) != files[key]}  # replaced
+    again.update(keys[n] for n in left or ())
+    return None if left is None else [n for n, key in enumerate(files) if key in again]
 
 
 def _read_fetched(
