@@ -24,26 +24,13 @@ import numcodecs
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import Array, Group, View
+from omnizarr import Array, Group, View, extension
 from omnizarr import open as open_node
 from omnizarr.bulk.tiles import Box, chunk_axes
 from omnizarr.conventions.cf.packing import MISSING, as_numbers, decode_fill
 from omnizarr.conventions.cf.variable import fill_is_missing, is_scalar
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, OmnizarrError, WrongNode
-from omnizarr.extension import (
-    ARRAY_DIMENSIONS,
-    Named,
-    as_plain,
-    boxes,
-    empty,
-    for_each,
-    formats,
-    in_parallel,
-    location_of,
-    model_of,
-    pipeline,
-    traits,
-)
+from omnizarr.extension import ARRAY_DIMENSIONS, boxes, location_of
 
 try:
     import xarray as xr
@@ -186,17 +173,17 @@ class Packed(AwaitableArray):
         box = _box(key, self.shape)
         if box is None:
             return indexing.apply_indexer(self._decoded, key).get_duck_array()
-        out, errors = empty(tuple(s.stop - s.start for s in box), self.dtype), np.geterr()
-        split = traits(self._array.store).cheap_requests and out.size > PART
+        out, errors = extension.empty(tuple(s.stop - s.start for s in box), self.dtype), np.geterr()
+        split = extension.traits(self._array.store).cheap_requests and out.size > PART
         parts = [*boxes.cut(chunk_axes(self._array), PART, box)] if split else [box]
 
         def one(part: Box) -> None:
             shifted = ((p, b.start) for p, b in zip(part, box, strict=True))
             inside = out[tuple(slice(p.start - start, p.stop - start) for p, start in shifted)]
             with np.errstate(**errors):  # NumPy keeps it per thread: use the caller's
-                self._unpack(as_plain(self._array[part]), inside)
+                self._unpack(extension.as_plain(self._array[part]), inside)
 
-        for_each(iter(parts), len(parts), one, out.nbytes)
+        extension.for_each(iter(parts), len(parts), one, out.nbytes)
         return out[tuple(slice(None) if isinstance(k, slice) else 0 for k in key.tuple)]
 
     def _unpack(self, stored: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
@@ -298,7 +285,7 @@ def _load_indexes(variables: Mapping[str, xr.Variable], arrays: Mapping[str, Arr
     wanted = [
         name
         for name, var in variables.items()
-        if var.dims == (name,) and not traits(arrays[name].store).low_latency
+        if var.dims == (name,) and not extension.traits(arrays[name].store).low_latency
         if arrays[name].nchunks == 1 and var.nbytes <= MAX_INDEX
     ]
 
@@ -311,7 +298,7 @@ def _load_indexes(variables: Mapping[str, xr.Variable], arrays: Mapping[str, Arr
 
     if len(wanted) < 2:
         return set()
-    done = in_parallel(load, wanted)
+    done = extension.in_parallel(load, wanted)
     return {name for name, is_loaded in zip(wanted, done, strict=True) if is_loaded}
 
 
@@ -392,7 +379,7 @@ class StoredValues(AwaitableArray):
 
         def read(selection: Any) -> Any:
             is_text = self._array.dtype.kind == "T"
-            values = as_plain(indexed[selection])
+            values = extension.as_plain(indexed[selection])
             return np.asarray(values, self.dtype) if is_text else values
 
         support = indexing.IndexingSupport.VECTORIZED
@@ -405,19 +392,19 @@ def codec_encoding(array: Array) -> dict[str, Any]:
     They are objects of numcodecs for formats with its codec ids, such as version 2, and JSON with
     the codec names of version 3 for the others.
     """
-    model, format = model_of(array), location_of(array).format
+    model, format = extension.model_of(array), location_of(array).format
     if not format.codecs_by_id:
         with suppress(CannotExpress):
-            model = model.with_(codecs=formats.codec_names.to_names(model))
-        groups = pipeline(model)
+            model = model.with_(codecs=extension.formats.codec_names.to_names(model))
+        groups = extension.pipeline(model)
         return {
             "filters": tuple(map(_json, groups.filters)),
             "serializer": _serializer(groups.serializer, array.dtype),
             "compressors": tuple(map(_json, groups.compressors)),
         }
-    order, steps, _ = formats.codec_names.to_ids(model, format.name)
+    order, steps, _ = extension.formats.codec_names.to_ids(model, format.name)
     plain = [s for s in steps if s["id"] not in _OBJECT_CODECS]
-    filters, compressor = formats.codec_names.split_compressor(plain)
+    filters, compressor = extension.formats.codec_names.split_compressor(plain)
     found: dict[str, Any] = {"compressors": () if compressor is None else (_object(compressor),)}
     if filters or plain == steps:  # without filters, writers choose the object codec
         found["filters"] = tuple(map(_object, filters or ()))
@@ -426,7 +413,7 @@ def codec_encoding(array: Array) -> dict[str, Any]:
     return found
 
 
-def _serializer(codec: Named | None, dtype: np.dtype[Any]) -> dict[str, Any] | None:
+def _serializer(codec: extension.Named | None, dtype: np.dtype[Any]) -> dict[str, Any] | None:
     """Return the serializer with its byte order, which the draft keeps in the data type."""
     if codec is None:
         return None
@@ -438,7 +425,7 @@ def _serializer(codec: Named | None, dtype: np.dtype[Any]) -> dict[str, Any] | N
     return found
 
 
-def _json(codec: Named) -> dict[str, Any]:
+def _json(codec: extension.Named) -> dict[str, Any]:
     return {"name": codec.name, "configuration": dict(codec.configuration)}
 
 

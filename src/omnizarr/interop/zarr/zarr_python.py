@@ -20,26 +20,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from omnizarr import registry
+from omnizarr import extension, registry
 from omnizarr.errors import MissingModule, StoreError
-from omnizarr.extension import (
-    Bytes,
-    Closeable,
-    Extent,
-    PrefixStore,
-    Stage,
-    StorageIdentity,
-    Store,
-    by_name,
-    check_prefix,
-    erase_prefix,
-    fork,
-    is_metadata,
-    list_prefix,
-    redact_urls,
-    start_thread,
-    stores,
-)
+from omnizarr.extension import StorageIdentity, Store, stores
 from omnizarr.interop.zarr.stores import OmnizarrStore
 
 try:
@@ -78,7 +61,7 @@ def from_zarr(store: Any, *, read_only: bool = False) -> Store:
     if hasattr(getattr(_innermost(whole), "session", None), "commit"):
         kind = SessionStore
     made = kind(whole, read_only=read_only)
-    return PrefixStore(made, store.path) if is_part and store.path else made
+    return extension.PrefixStore(made, store.path) if is_part and store.path else made
 
 
 def _innermost(store: Any) -> Any:
@@ -117,7 +100,7 @@ def _storage_identity(store: Any, prefix: str) -> StorageIdentity:
     return identity.inside(("zarr-python", identity.ObjectIdentity(store)), prefix)
 
 
-class ZarrPythonStore(Closeable):
+class ZarrPythonStore(extension.Closeable):
     """A store of zarr-python, whose coroutines run in a thread of their own."""
 
     _commits_changes = False
@@ -195,10 +178,10 @@ class ZarrPythonStore(Closeable):
             return await self._get(key, None) is not None
         return found is not None
 
-    def set(self, key: str, value: Bytes) -> None:
+    def set(self, key: str, value: extension.Bytes) -> None:
         self.set_many([(key, value)])
 
-    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+    def set_many(self, values: Iterable[tuple[str, extension.Bytes]]) -> None:
         stores.check_writable(self)
         rows = {stores.check_key(key): bytes(memoryview(value)) for key, value in values}
         self._run(
@@ -237,7 +220,7 @@ class ZarrPythonStore(Closeable):
 
     def erase_prefix(self, prefix: str) -> None:
         stores.check_writable(self)
-        check_prefix(prefix)
+        extension.check_prefix(prefix)
         self._run_erase(prefix, self._erase_prefix(prefix))
 
     def _run_erase(self, what: str, work: Coroutine[Any, Any, bool]) -> None:
@@ -310,11 +293,11 @@ class ListedZarrPythonStore(ZarrPythonStore):
         yield from self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        check_prefix(prefix)
+        extension.check_prefix(prefix)
         yield from self._run("list", prefix, self._below(prefix))
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
-        check_prefix(prefix)
+        extension.check_prefix(prefix)
         return self._run("list", prefix, self._list_dir(prefix))
 
 
@@ -337,7 +320,7 @@ class SessionStore(ListedZarrPythonStore):
         try:
             return await listing
         except Exception:  # icechunk has one class for all its errors
-            for key in by_name(3).keys(prefix[:-1]):
+            for key in extension.by_name(3).keys(prefix[:-1]):
                 if await self._is_key(key):
                     raise
             return nothing
@@ -345,7 +328,7 @@ class SessionStore(ListedZarrPythonStore):
     def identity(self, prefix: str = "") -> StorageIdentity:
         return identity.inside(("session", Session(self.inner)), prefix)
 
-    def stage(self, path: str | None = None, name: str | None = None) -> Stage:
+    def stage(self, path: str | None = None, name: str | None = None) -> extension.Stage:
         """Return a stage outside of the store."""
         return SessionStage(self, path, name)
 
@@ -363,7 +346,7 @@ class Session:
         return hash(Session)
 
 
-class SessionStage(Stage):
+class SessionStage(extension.Stage):
     """A temporary directory for new values of a session.
 
     Others see the changes of a session when it is committed, so what is replaced may go first; of a
@@ -377,10 +360,10 @@ class SessionStage(Stage):
         self._directory = TemporaryDirectory(prefix="omnizarr-")
         self.store = stores.LocalStore(self._directory.name)
 
-    def check(self, old: Extent) -> None:
+    def check(self, old: extension.Extent) -> None:
         """Do nothing: everything in a session can be replaced."""
 
-    def replace(self, old: Extent, new: Extent) -> None:
+    def replace(self, old: extension.Extent, new: extension.Extent) -> None:
         try:
             self._put(old, new)
         except BaseException:  # an interrupt must not lose anything
@@ -388,12 +371,12 @@ class SessionStage(Stage):
                 self._put(old, new)
             raise
 
-    def _put(self, old: Extent, new: Extent) -> None:
+    def _put(self, old: extension.Extent, new: extension.Extent) -> None:
         for prefix in old.prefixes:
-            erase_prefix(self.target, prefix)
+            extension.erase_prefix(self.target, prefix)
         stores.erase_values(self.target, [*old.metadata, *old.keys])
-        staged = [key for key in list_prefix(self.store, "") if new.has(key)]
-        for key in sorted(staged, key=lambda key: (not is_metadata(key), key.count("/"))):
+        staged = [key for key in extension.list_prefix(self.store, "") if new.has(key)]
+        for key in sorted(staged, key=lambda key: (not extension.is_metadata(key), key.count("/"))):
             self.target.set(key, (Path(self._directory.name) / key).read_bytes())
 
     def discard(self) -> None:
@@ -422,7 +405,7 @@ class RepositoryStore(SessionStore):
             raise MissingModule("icechunk: URLs need it: pip install 'omnizarr[icechunk]'") from e
         named = {name: options.pop(name) for name in _REFERENCES if name in options}
         reference = {_REFERENCES[name]: value for name, value in named.items()}
-        shown, inner = redact_urls(url), url.partition("::")[2] or url
+        shown, inner = extension.redact_urls(url), url.partition("::")[2] or url
         parts = urlsplit(inner)
         path = None
         try:
@@ -450,7 +433,7 @@ class RepositoryStore(SessionStore):
         return identity.inside(("icechunk", self.snapshot), prefix, identity.directory(self._path))
 
     def __repr__(self) -> str:
-        return f"{redact_urls(self.url)} at snapshot {self.snapshot}"
+        return f"{extension.redact_urls(self.url)} at snapshot {self.snapshot}"
 
 
 def _cannot_be(error: Exception, key: str) -> bool:
@@ -503,7 +486,7 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
     with _loop_lock:
         if _loop is None:
             loop = asyncio.new_event_loop()
-            if not start_thread(loop.run_forever, "omnizarr-loop"):
+            if not extension.start_thread(loop.run_forever, "omnizarr-loop"):
                 raise RuntimeError("cannot start a thread for an event loop")
             _loop = loop
     ended = threading.Event()
@@ -525,7 +508,7 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
 
 
 _loop: asyncio.AbstractEventLoop | None = None
-_loop_lock = fork.lock()
+_loop_lock = extension.fork.lock()
 
 
 def _forget_loop() -> None:
@@ -534,4 +517,4 @@ def _forget_loop() -> None:
     _loop = None
 
 
-fork.on_fork(in_child=_forget_loop)
+extension.fork.on_fork(in_child=_forget_loop)
