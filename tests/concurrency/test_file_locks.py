@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import omnizarr as oz
 from omnizarr.concurrency import file_locks
 from omnizarr.stores import LocalStore
 from tests.sampling import tries
+from tests.threads import together
 
 SPAWN = multiprocessing.get_context("spawn")
 ROUNDS = tries(40, 400)
@@ -118,7 +120,7 @@ def test_two_that_leave_together_leave_no_file(
     """Both look for others at the same moment."""
     both, first, lock = threading.Barrier(2, timeout=30), set[int](), file_locks._lock
 
-    def together(descriptor: int, kind: int, start: int, length: int, *, wait: bool = True) -> None:
+    def meet(descriptor: int, kind: int, start: int, length: int, *, wait: bool = True) -> None:
         leaves = not wait and descriptor not in first
         if leaves:
             first.add(descriptor)
@@ -133,12 +135,8 @@ def test_two_that_leave_together_leave_no_file(
         with file_locks.locked_files(str(tmp_path), [key], "chunks"):
             both.wait()
 
-    monkeypatch.setattr(file_locks, "_lock", together)
-    threads = [threading.Thread(target=hold, args=(key,)) for key in "ab"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    monkeypatch.setattr(file_locks, "_lock", meet)
+    together(partial(hold, "a"), partial(hold, "b"))
     assert len(first) == 2
     assert not list(tmp_path.iterdir())
 
@@ -148,22 +146,6 @@ def test_many_keys_are_one_lock(tmp_path: Path) -> None:
     with store.lock_keys("", [f"c/{i}" for i in range(10_000)], "chunks"):
         assert os.listdir(tmp_path) == [FILE]
     assert os.listdir(tmp_path) == []
-
-
-def test_a_whole_chunk_takes_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[str] = []
-    real = file_locks._enter
-
-    def enter(path: str, wanted: list[int]) -> file_locks._File | None:
-        taken.append(path)
-        return real(path, wanted)
-
-    monkeypatch.setattr(file_locks, "_enter", enter)
-    array = oz.create_array(tmp_path / "x", shape=(8,), chunks=(4,), dtype="i4")
-    array[:] = 1
-    assert taken == []
-    array[1:7] = 2
-    assert taken == [str(tmp_path / "x" / FILE)]
 
 
 @contextmanager

@@ -6,10 +6,10 @@ import json
 import pickle
 import subprocess
 import sys
-import threading
 import warnings
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from omnizarr.hierarchy.lookup import readable_nodes
 from omnizarr.model import GroupModel, Node
 from omnizarr.testing import RecordingStore
 from tests.conformance.key_value import SmallestStore
+from tests.threads import together
 
 zarr = pytest.importorskip("zarr")
 
@@ -308,11 +309,7 @@ def test_threads_that_create_arrays_lose_no_copy() -> None:
             root.create_array(f"t{number}_{i}", shape=(1,), dtype="u1")
             root.attrs[f"t{number}_{i}"] = i
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*(partial(work, n) for n in range(4)))
     assert plain(root.consolidated) == truth(store)
     assert len(oz.open(store).attrs) == 21
 

@@ -1,0 +1,26 @@
+"""Threads of tests: what one of them raises is an error of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Thread
+
+
+def together(*works: Callable[[], object]) -> None:
+    """Call each on a thread of its own; a thread that hangs or raises fails the test."""
+    errors: list[BaseException] = []
+
+    def call(work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as e:
+            errors.append(e)
+
+    threads = [Thread(target=call, args=(work,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    if errors:
+        raise errors[0]
