@@ -126,7 +126,7 @@ CASES = [
 
 
 @needs_kernel
-@pytest.mark.parametrize("case", sample(CASES, 40), ids="-".join)
+@pytest.mark.parametrize("case", sample(CASES, 24), ids="-".join)
 def test_both_engines_store_the_same_keys_and_read_the_same_values(
     case: tuple[str, ...], tmp_path: Path
 ) -> None:

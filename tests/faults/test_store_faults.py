@@ -15,7 +15,7 @@ from omnizarr.concurrency.retry import Retry
 from omnizarr.errors import StoreError
 from omnizarr.stores import Range, Store, resolve
 from omnizarr.stores.http import HTTPStore
-from tests.sampling import SEED
+from tests.sampling import SEED, tries
 from tests.servers.fixtures import Cloud
 from tests.servers.web import FAULTS, Web
 from tests.soak import faults
@@ -154,7 +154,7 @@ def test_threads_waiting_for_a_dead_server_all_end(web: Web) -> None:
 
 
 def test_a_read_through_a_failing_store_is_correct_or_an_error() -> None:
-    tally = faults.faulted_reads(SEED, 300)
+    tally = faults.faulted_reads(SEED, tries(150, 3000))
     assert tally["error"] > 20
     assert tally["right values"] > 20
     assert (
