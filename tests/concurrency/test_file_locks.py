@@ -20,8 +20,8 @@ import pytest
 import omnizarr as oz
 from omnizarr.concurrency import file_locks
 from omnizarr.stores import LocalStore
+from tests.parallel import run_processes, together
 from tests.sampling import tries
-from tests.threads import together
 
 SPAWN = multiprocessing.get_context("spawn")
 ROUNDS = tries(40, 400)
@@ -51,14 +51,6 @@ def set_elements(path: str, first: int) -> None:
         array[first::4] = value
 
 
-def run(*processes: multiprocessing.process.BaseProcess) -> None:
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
-
-
 @pytest.fixture(params=["ranges", "whole files"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "whole files":  # as where descriptions own no ranges of bytes
@@ -67,7 +59,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def test_processes_count_together_and_leave_no_file(tmp_path: Path) -> None:
-    run(*(SPAWN.Process(target=count, args=(str(tmp_path), "n")) for _ in range(4)))
+    run_processes(*[partial(count, str(tmp_path), "n")] * 4)
     assert LocalStore(tmp_path).get("a/n") == str(4 * ROUNDS).encode()
     assert os.listdir(tmp_path / "a") == ["n"]
     assert os.listdir(tmp_path) == ["a"]
@@ -80,7 +72,7 @@ def test_processes_that_change_parts_of_one_chunk_lose_nothing(
 ) -> None:
     path = str(tmp_path / "x")
     oz.create_array(path, shape=(8,), chunks=(4,), shards=shards, dtype="i4")
-    run(*(SPAWN.Process(target=set_elements, args=(path, i)) for i in range(4)))
+    run_processes(*(partial(set_elements, path, i) for i in range(4)))
     np.testing.assert_array_equal(oz.open(path)[:], np.full(8, ROUNDS))
     assert sorted(os.listdir(path)) == ["c", "zarr.json"]
 

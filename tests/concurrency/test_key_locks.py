@@ -14,7 +14,7 @@ from omnizarr.concurrency import key_locks
 from omnizarr.hierarchy.attributes import lock_shape
 from omnizarr.storage_transformers import indexed_shards
 from omnizarr.stores.sqlite import SQLiteStore
-from tests.threads import together
+from tests.parallel import together
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ from omnizarr.concurrency.pool import (
 from omnizarr.errors import StoreError
 from omnizarr.stores import Range
 from omnizarr.testing import run_in_fork
-from tests.threads import together
+from tests.parallel import together
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from tests.threads import together
+from tests.parallel import together
 
 SHAPE = (6, 7, 5)
 

@@ -21,12 +21,12 @@ from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.crash.server import build
 from tests.faults.programs import run
+from tests.parallel import together
 from tests.sampling import sample, tries
 from tests.servers.processes import s3_options, simple_storage
 from tests.servers.skipped import COMPILER
 from tests.soak import descriptors, memory, operations
 from tests.soak.descriptors import free_descriptors
-from tests.threads import together
 
 DATA = np.arange(256 * 256, dtype="i4").reshape(256, 256)
 ENGINES = sample(["auto", "reference"], 1)

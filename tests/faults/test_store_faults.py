@@ -15,11 +15,11 @@ from omnizarr.concurrency.retry import Retry
 from omnizarr.errors import StoreError
 from omnizarr.stores import Range, Store, resolve
 from omnizarr.stores.http import HTTPStore
+from tests.parallel import together
 from tests.sampling import SEED, tries
 from tests.servers.fixtures import Cloud
 from tests.servers.web import FAULTS, Web
 from tests.soak import faults
-from tests.threads import together
 
 POLICY = {"attempts": 3, "first_wait": 0.01, "timeout": 0.3, "deadline": 0.8}
 LATE = 10.0  # seconds; far above the deadline, far below the server's slowness

@@ -26,7 +26,7 @@ from omnizarr.stores.zip.store import ZipStore
 from omnizarr.testing import RecordingStore
 from tests.conformance.shards import sharding
 from tests.engine.test_reference import needs_kernel
-from tests.threads import together
+from tests.parallel import together
 
 
 def sharded(zarr_format: int | str = 3) -> oz.Array:

@@ -18,7 +18,7 @@ from omnizarr.bulk.pyramid import NAMES
 from tests.bulk.test_pyramid import downsample
 from tests.conventions.recording import Recording
 from tests.memory import peak
-from tests.threads import together
+from tests.parallel import together
 
 
 class Source:

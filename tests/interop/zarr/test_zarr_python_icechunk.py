@@ -21,9 +21,9 @@ from omnizarr.storage import PrefixStore
 from omnizarr.stores import resolve
 from omnizarr.stores.identity import storage_identity
 from omnizarr.stores.wrappers import WrapperStore
+from tests.parallel import together
 from tests.servers.fixtures import Cloud
 from tests.stores.test_identity import same_storage
-from tests.threads import together
 
 DATA = np.arange(60).reshape(6, 10)
 
