@@ -76,6 +76,16 @@ def shared_tmp() -> Iterator[Path]:
 
 
 @pytest.fixture
+def own_names() -> Iterator[None]:
+    """Remove the names that a test registers."""
+    before = dict(registry._table)
+    yield
+    registry._table.clear()
+    registry._table.update(before)
+    registry._generation += 1
+
+
+@pytest.fixture
 def in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Run the test in an empty folder."""
     monkeypatch.chdir(tmp_path)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 _GIVEN = os.environ.get("OMNIZARR_SEED")
 # Workers of pytest-xdist must collect the same tests, so the first process tells the others.
 SEED = int(_GIVEN or (0 if os.environ.get("OMNIZARR_SAME_EXAMPLES") else os.getpid()))
@@ -22,6 +23,17 @@ def sample(cases: Iterable[T], count: int) -> list[T]:
         return every
     chosen = random.Random(SEED).sample(range(len(every)), count)
     return [every[number] for number in sorted(chosen)]
+
+
+def some_of_each(rows: Iterable[T], columns: Sequence[U], count: int) -> list[tuple[T, U]]:
+    """Return each row with some of the columns, in turn; with all with OMNIZARR_ALL_CASES."""
+    width = len(columns)
+    chosen = range(width if ALL else min(count, width))
+    return [
+        (row, columns[(SEED + number * count + offset) % width])
+        for number, row in enumerate(rows)
+        for offset in chosen
+    ]
 
 
 def tries(few: int, many: int) -> int:

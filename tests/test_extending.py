@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,16 +19,7 @@ from omnizarr.data_types import DataType
 from tests.conformance.v3_metadata import array_doc, group_doc, put
 
 VALUES = np.arange(24, dtype="u2").reshape(4, 6)
-
-
-@pytest.fixture(autouse=True)
-def own_names() -> Iterator[None]:
-    """Remove registered names after each test."""
-    before = dict(registry._table)
-    yield
-    registry._table.clear()
-    registry._table.update(before)
-    registry._generation += 1
+pytestmark = pytest.mark.usefixtures("own_names")
 
 
 @dataclass(frozen=True)

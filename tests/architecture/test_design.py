@@ -9,15 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import omnizarr
 from omnizarr.engine import kernel
+from tests.architecture.sources import MODULES, SOURCE, parsed
 from tests.servers.skipped import COMPILER
 
-SOURCE = Path(omnizarr.__file__).parent
 ROOT = SOURCE.parents[1]
 VERSIONS = (1, 2, 3, "1", "2", "3", "3-draft")
 PUBLIC = """
@@ -53,11 +52,11 @@ def test_the_compiled_modules_are_built_if_there_is_a_compiler() -> None:
     assert kernel.available()
 
 
-def decisions_by_version(code: str) -> list[str]:
+def decisions_by_version(tree: ast.Module) -> list[str]:
     """Return the expressions that decide by the number of a Zarr version."""
     return [
         ast.unparse(part)
-        for node in ast.walk(ast.parse(code))
+        for node in ast.walk(tree)
         for part in _deciding(node)
         if _names_a_format(part) and _versions(part)
     ]
@@ -102,31 +101,31 @@ ALLOWED = {  # why these may name keys or formats
 }
 
 
-def knowledge_of_formats(code: str) -> list[str]:
+def knowledge_of_formats(tree: ast.Module) -> list[str]:
     """Return the names of metadata keys and of single formats in code, other than in docstrings."""
-    tree = ast.parse(code)
+    nodes = [*ast.walk(tree)]
     docstrings = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and node.body
         if isinstance(node.body[0], ast.Expr)
     }
     found = [
         repr(node.value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Constant) and id(node) not in docstrings
         if isinstance(node.value, str) and KEYS.search(node.value)
     ]
     found += [
         f"{node.module}.{name.name}"
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("omnizarr.formats")
         for name in node.names
         if name.name in ("V1", "V2", "V3", "V3Draft")
     ]
     return found + [
         ast.unparse(node)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Compare)
         and any(isinstance(n, ast.Attribute) and n.attr == "name" for n in ast.walk(node))
         and any(isinstance(n, ast.Constant) and n.value in VERSIONS[3:] for n in ast.walk(node))
@@ -158,13 +157,14 @@ NOT_FOUND = (
     ("code", "found"), [*((c, True) for c in FOUND), *((c, False) for c in NOT_FOUND)]
 )
 def test_knowledge_of_a_format_is_found_in_every_notation(code: str, found: bool) -> None:
-    assert bool(decisions_by_version(code) + knowledge_of_formats(code)) == found
+    tree = ast.parse(code)
+    assert bool(decisions_by_version(tree) + knowledge_of_formats(tree)) == found
 
 
 def test_only_formats_knows_versions_and_their_keys() -> None:
     found = {
-        name: decisions_by_version(path.read_text()) + knowledge_of_formats(path.read_text())
-        for path in sorted(SOURCE.rglob("*.py"))
+        name: decisions_by_version(parsed(path)) + knowledge_of_formats(parsed(path))
+        for path in MODULES
         for name in [path.relative_to(SOURCE).as_posix()]
         if not name.startswith(("formats/", *ALLOWED))
     }

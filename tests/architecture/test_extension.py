@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 import omnizarr
+from tests.architecture.sources import MODULES, SOURCE, parsed
 
-SOURCE = Path(omnizarr.__file__).parent
 ANNEXES = ("bulk", "conventions", "interop", "viewer", "cli")
 DOORS = ("cf", "errors", "extension", "geo", "jobs", "ome", "registry", "storage", "xarray")
 
 
 def _modules() -> list[Path]:
-    return sorted(path for annex in ANNEXES for path in (SOURCE / annex).rglob("*.py"))
+    return [path for path in MODULES if path.relative_to(SOURCE).parts[0] in ANNEXES]
 
 
-def imports_of_the_core(code: str) -> Iterator[str]:
+def imports_of_the_core(tree: ast.Module) -> Iterator[str]:
     """Yield the modules of the core, other than its doors, from which code imports."""
-    for node in ast.walk(ast.parse(code)):
+    for node in ast.walk(tree):
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -39,19 +39,19 @@ def imports_of_the_core(code: str) -> Iterator[str]:
 
 def test_imports_are_found_in_every_notation() -> None:
     code = "import omnizarr.stores\nfrom omnizarr.engine import read\nfrom omnizarr import stores"
-    assert len(list(imports_of_the_core(code))) == 3
+    assert len(list(imports_of_the_core(ast.parse(code)))) == 3
     code = "from omnizarr import Array, registry\nfrom omnizarr.extension import Location"
-    assert list(imports_of_the_core(code)) == []
+    assert list(imports_of_the_core(ast.parse(code))) == []
 
 
 @pytest.mark.parametrize("path", _modules(), ids=lambda p: str(p.relative_to(SOURCE)))
 def test_annexes_use_public_names_and_the_door(path: Path) -> None:
-    assert list(imports_of_the_core(path.read_text())) == []
+    assert list(imports_of_the_core(parsed(path))) == []
 
 
 def _imported(paths: Iterable[Path], module: str = "") -> set[str]:
     """Return the names that files import from the package, or from one module of it."""
-    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text())))
+    nodes = (node for path in paths for node in ast.walk(parsed(path)))
     froms = (node for node in nodes if isinstance(node, ast.ImportFrom))
     wanted = (node for node in froms if (node.module or "").startswith(module or "omnizarr"))
     return {alias.name for node in wanted for alias in node.names} - {"*"}
@@ -98,8 +98,9 @@ def defined_names(tree: ast.AST) -> Iterator[str]:
 
 def foreign_attributes(tree: ast.AST, own: set[str], others: set[str]) -> Iterator[str]:
     """Yield the private attributes of others, besides those that a class inherits."""
+    foreign = others - own
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr in others - own:
+        if isinstance(node, ast.Attribute) and node.attr in foreign:
             inherited = ast.unparse(node.value) in ("self", "cls", "super()")
             if not inherited:
                 yield node.attr
@@ -115,14 +116,13 @@ def test_foreign_attributes_are_found() -> None:
 
 
 def test_no_annex_uses_a_private_name_of_another_folder() -> None:
-    trees = {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
     own: dict[str, set[str]] = {}
-    for path, tree in trees.items():
-        own.setdefault(_part(path), {"_blocks"}).update(defined_names(tree))  # compiled, of bulk
+    for path in MODULES:  # the blocks of bulk are compiled
+        own.setdefault(_part(path), {"_blocks"}).update(defined_names(parsed(path)))
     found = {}
     for path in _modules():
         others = set().union(*(names for part, names in own.items() if part != _part(path)))
-        used = {*foreign_attributes(trees[path], own[_part(path)], others)}
+        used = {*foreign_attributes(parsed(path), own[_part(path)], others)}
         name = str(path.relative_to(SOURCE))
         if used - FOREIGN.get(name, set()):
             found[name] = used

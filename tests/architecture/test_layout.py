@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import omnizarr
 from tests import pure
+from tests.architecture.sources import MODULES, SOURCE
 
-SOURCE = Path(omnizarr.__file__).parent
 TESTS = Path(__file__).parents[1]
-MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Test files that are about several modules of their folder.
 SHARED = {

@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 import omnizarr
+from tests.architecture.sources import MODULES, SOURCE, parsed
 from tests.architecture.test_extension import door_names
 
-SOURCE = Path(omnizarr.__file__).parent
 TABLE = Path(__file__).with_name("limits.json")
 LIMITS: dict[str, int] = json.loads(TABLE.read_text())
-MODULES = sorted(SOURCE.rglob("*.py"))
 
 
 def _lines(path: Path) -> int:
@@ -33,7 +32,7 @@ def _small_modules() -> int:
 
 
 def _class_names_used_twice() -> int:
-    trees = [ast.parse(path.read_text()) for path in MODULES]
+    trees = map(parsed, MODULES)
     names = Counter(node.name for tree in trees for node in tree.body if _is_class(node))  # type: ignore[attr-defined]
     return sum(number > 1 for number in names.values())
 

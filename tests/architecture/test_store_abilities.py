@@ -5,19 +5,16 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import omnizarr
-
-SOURCE = Path(omnizarr.__file__).parent
+from tests.architecture.sources import MODULES, SOURCE, parsed
 
 
 @functools.cache
 def concrete_stores() -> frozenset[str]:
     """Return the names of all classes in `stores/` that are stores, not protocols."""
-    trees = (ast.parse(path.read_text()) for path in (SOURCE / "stores").rglob("*.py"))
+    trees = (parsed(path) for path in MODULES if path.is_relative_to(SOURCE / "stores"))
     classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     return frozenset(
         node.name
@@ -51,8 +48,8 @@ def checks(tree: ast.Module, stores: frozenset[str]) -> Iterator[str]:
 def test_no_module_outside_stores_asks_for_the_class_of_a_store() -> None:
     stores = concrete_stores()
     found = {
-        str(path.relative_to(SOURCE)): [*checks(ast.parse(path.read_text()), stores)]
-        for path in sorted(SOURCE.rglob("*.py"))
+        str(path.relative_to(SOURCE)): [*checks(parsed(path), stores)]
+        for path in MODULES
         if "stores" not in path.parts
     }
     assert {name: lines for name, lines in found.items() if lines} == {}

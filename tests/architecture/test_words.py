@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-import omnizarr
+from tests.architecture.sources import MODULES, SOURCE, parsed
 
-SOURCE = Path(omnizarr.__file__).parent
 FRAGMENT = re.compile(r"\s*(Whether|What|How|Where|Which|Why|When|Who)\b")
 # Phrases that no native speaker would write in a summary.
 CLUMSY = re.compile(
@@ -45,8 +43,8 @@ def test_docstrings_are_sentences() -> None:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     found = [
         f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 1)}"
-        for path in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for path in MODULES
+        for node in ast.walk(parsed(path))
         if isinstance(node, kinds)
         for text in [ast.get_docstring(node) or ""]
         if FRAGMENT.match(text) or CLUMSY.search(text.partition("\n\n")[0])
@@ -57,8 +55,8 @@ def test_docstrings_are_sentences() -> None:
 def test_names_are_words_of_the_field() -> None:
     found = {
         f"{path.relative_to(SOURCE)}: {name}"
-        for path in SOURCE.rglob("*.py")
-        for name in (path.stem, *_names(ast.parse(path.read_text())))
+        for path in MODULES
+        for name in (path.stem, *_names(parsed(path)))
         if _parts(name) & PRIVATE
     }
     assert found == set()

@@ -30,7 +30,7 @@ from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.object.store import ObjectStore
 from tests.failing import interrupt_after
 from tests.memory import peak
-from tests.sampling import sample
+from tests.sampling import sample, some_of_each
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Web
 
@@ -67,8 +67,7 @@ def fill(where: Any, seed: int) -> oz.Group:
     return group
 
 
-@pytest.mark.parametrize("new", PLACES)
-@pytest.mark.parametrize("old", PLACES)
+@pytest.mark.parametrize(("old", "new"), some_of_each(PLACES, [*PLACES], 2))
 def test_every_pair_of_stores_gives_the_same_bytes(tmp_path: Path, old: str, new: str) -> None:
     @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
     @given(seed=st.integers(0, 10**6), verify=st.booleans(), changes=st.integers(0, 5))
@@ -506,8 +505,7 @@ def test_a_faulty_disk_is_noticed_by_verifying() -> None:
     assert oz.copy(source, inner, update=True, compare="checksum").copied == 1
 
 
-@pytest.mark.parametrize("new", PLACES)
-@pytest.mark.parametrize("megabytes", [1, 3, 12])
+@pytest.mark.parametrize(("megabytes", "new"), some_of_each([1, 3, 12], [*PLACES], 2))
 def test_a_verified_copy_keeps_to_its_memory(tmp_path: Path, new: str, megabytes: int) -> None:
     source = LocalStore(tmp_path / "source")
     for number in range(4):

@@ -69,7 +69,7 @@ class Fill(Job[Written]):
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    options = {"n_workers": 3, "threads_per_worker": 1, "processes": True}
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
     with distributed.LocalCluster(dashboard_address=None, **options) as found:
         yield found
 
@@ -79,7 +79,7 @@ def test_a_job_runs_on_the_workers_of_a_cluster(cluster: Any, tmp_path: Path) ->
         assert tasks_at_once(client, None) == 1
         result = run(Fill(LocalStore(tmp_path / "a.zarr"), 200), client)
     assert result.chunks == 200
-    assert len(result.workers) == 3
+    assert len(result.workers) == 2
     assert str(os.getpid()) not in result.workers
     assert np.array_equal(oz.open(str(tmp_path / "a.zarr"))[:], np.repeat(np.arange(200), 4))
 
@@ -97,7 +97,7 @@ def test_a_killed_worker_changes_nothing(cluster: Any, tmp_path: Path) -> None:
         killer.start()
         result = run(Fill(LocalStore(tmp_path / "a.zarr"), 300, 0.01), client)
         killer.join()
-        client.wait_for_workers(3)  # the nanny starts another
+        client.wait_for_workers(2)  # the nanny starts another
     assert result.chunks == 300
     assert np.array_equal(oz.open(str(tmp_path / "a.zarr"))[:], np.repeat(np.arange(300), 4))
 

@@ -91,7 +91,7 @@ def test_there_is_no_progress_in_a_pipe() -> None:
 
 
 def test_a_command_shows_its_progress_and_erases_it(in_tmp: Path) -> None:
-    oz.create_array("a.zarr", data=np.arange(400_000), chunks=(100,))
+    oz.create_array("a.zarr", data=np.arange(100_000), chunks=(100,))
     code, text = on_terminal("verify", "a.zarr")
     assert code == 0
     assert "━" in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -16,6 +15,7 @@ from omnizarr.codecs import Spec
 from omnizarr.codecs.filters import Reshape
 from omnizarr.data_types import bind
 from omnizarr.model import Named
+from tests.codecs.documents import check_refused
 from tests.conformance.shards import sharding
 
 FIXED = ("bytes", {"name": "bytes", "configuration": {"endian": "little"}})
@@ -93,15 +93,7 @@ def test_reshaped_shards_are_read_and_report_missing_chunks() -> None:
     ],
 )
 def test_bad_shapes_are_refused(shape: Any, message: str) -> None:
-    store: dict[str, Any] = {}
-    oz.create_array(store, shape=(4, 6), chunks=(4, 6), dtype="uint8", codecs=["bytes"])
-    document = json.loads(store["zarr.json"])
-    document["codecs"].insert(0, {"name": "reshape", "configuration": {"shape": shape}})
-    store["zarr.json"] = json.dumps(document).encode()
-    with pytest.raises(oz.errors.InvalidMetadata, match=message) as e:
-        oz.open(store)[...]
-    assert "reshape" in str(e.value)
-    assert "codecs[0]" in str(e.value)
+    check_refused("reshape", "uint8", {"shape": shape}, message, (4, 6))
 
 
 SQUEEZE = {"name": "zarrs.squeeze"}

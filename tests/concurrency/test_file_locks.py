@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 import omnizarr as oz
 from omnizarr.concurrency import file_locks
 from omnizarr.stores import LocalStore
+from tests.parallel import run_processes, together
 from tests.sampling import tries
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -49,14 +51,6 @@ def set_elements(path: str, first: int) -> None:
         array[first::4] = value
 
 
-def run(*processes: multiprocessing.process.BaseProcess) -> None:
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
-
-
 @pytest.fixture(params=["ranges", "whole files"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "whole files":  # as where descriptions own no ranges of bytes
@@ -65,7 +59,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def test_processes_count_together_and_leave_no_file(tmp_path: Path) -> None:
-    run(*(SPAWN.Process(target=count, args=(str(tmp_path), "n")) for _ in range(4)))
+    run_processes(*[partial(count, str(tmp_path), "n")] * 4)
     assert LocalStore(tmp_path).get("a/n") == str(4 * ROUNDS).encode()
     assert os.listdir(tmp_path / "a") == ["n"]
     assert os.listdir(tmp_path) == ["a"]
@@ -78,7 +72,7 @@ def test_processes_that_change_parts_of_one_chunk_lose_nothing(
 ) -> None:
     path = str(tmp_path / "x")
     oz.create_array(path, shape=(8,), chunks=(4,), shards=shards, dtype="i4")
-    run(*(SPAWN.Process(target=set_elements, args=(path, i)) for i in range(4)))
+    run_processes(*(partial(set_elements, path, i) for i in range(4)))
     np.testing.assert_array_equal(oz.open(path)[:], np.full(8, ROUNDS))
     assert sorted(os.listdir(path)) == ["c", "zarr.json"]
 
@@ -118,7 +112,7 @@ def test_two_that_leave_together_leave_no_file(
     """Both look for others at the same moment."""
     both, first, lock = threading.Barrier(2, timeout=30), set[int](), file_locks._lock
 
-    def together(descriptor: int, kind: int, start: int, length: int, *, wait: bool = True) -> None:
+    def meet(descriptor: int, kind: int, start: int, length: int, *, wait: bool = True) -> None:
         leaves = not wait and descriptor not in first
         if leaves:
             first.add(descriptor)
@@ -133,12 +127,8 @@ def test_two_that_leave_together_leave_no_file(
         with file_locks.locked_files(str(tmp_path), [key], "chunks"):
             both.wait()
 
-    monkeypatch.setattr(file_locks, "_lock", together)
-    threads = [threading.Thread(target=hold, args=(key,)) for key in "ab"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    monkeypatch.setattr(file_locks, "_lock", meet)
+    together(partial(hold, "a"), partial(hold, "b"))
     assert len(first) == 2
     assert not list(tmp_path.iterdir())
 
@@ -148,22 +138,6 @@ def test_many_keys_are_one_lock(tmp_path: Path) -> None:
     with store.lock_keys("", [f"c/{i}" for i in range(10_000)], "chunks"):
         assert os.listdir(tmp_path) == [FILE]
     assert os.listdir(tmp_path) == []
-
-
-def test_a_whole_chunk_takes_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[str] = []
-    real = file_locks._enter
-
-    def enter(path: str, wanted: list[int]) -> file_locks._File | None:
-        taken.append(path)
-        return real(path, wanted)
-
-    monkeypatch.setattr(file_locks, "_enter", enter)
-    array = oz.create_array(tmp_path / "x", shape=(8,), chunks=(4,), dtype="i4")
-    array[:] = 1
-    assert taken == []
-    array[1:7] = 2
-    assert taken == [str(tmp_path / "x" / FILE)]
 
 
 @contextmanager

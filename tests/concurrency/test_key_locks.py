@@ -14,21 +14,12 @@ from omnizarr.concurrency import key_locks
 from omnizarr.hierarchy.attributes import lock_shape
 from omnizarr.storage_transformers import indexed_shards
 from omnizarr.stores.sqlite import SQLiteStore
+from tests.parallel import together
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_locks, "OUT_OF_ORDER_WAIT", 0.2)
-
-
-def together(*works: Callable[[], None]) -> None:
-    """Call each on a thread of its own; a thread that hangs fails the test."""
-    threads = [threading.Thread(target=work, daemon=True) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])

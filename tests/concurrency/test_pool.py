@@ -30,6 +30,7 @@ from omnizarr.concurrency.pool import (
 from omnizarr.errors import StoreError
 from omnizarr.stores import Range
 from omnizarr.testing import run_in_fork
+from tests.parallel import together
 
 
 @pytest.mark.parametrize(
@@ -204,16 +205,11 @@ def test_threads_that_finish_while_others_are_handed_calls_do_not_wait_for_each_
             for future in [threads.submit(int) for _ in range(2)]:
                 future.result(timeout=20)
 
-    callers = [threading.Thread(target=submit, daemon=True) for _ in range(3)]
     sys.setswitchinterval(1e-6)
     try:
-        for each in callers:
-            each.start()
-        for each in callers:
-            each.join(timeout=30)
+        together(*[submit] * 3)
     finally:
         sys.setswitchinterval(interval)
-    assert not any(each.is_alive() for each in callers)
 
 
 # The budget

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import msgpack
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import registry
 from tests.conformance.draft_metadata import (
     DRAFT,
     ENTRY,
@@ -127,12 +125,11 @@ class MessagePack:
 
 
 @pytest.fixture
-def message_pack() -> Iterator[dict[str, Any]]:
+def message_pack(own_names: None) -> dict[str, Any]:
     """Register an entry for `metadata_encoding` during the test."""
     uri = "http://example.org/encoding/msgpack"
     oz.register("metadata_encoding", uri, MessagePack)
-    yield {"extension": uri, "type": "msgpack", "metadata_key_suffix": ".msgpack"}
-    del registry._table["metadata_encoding", uri]
+    return {"extension": uri, "type": "msgpack", "metadata_key_suffix": ".msgpack"}
 
 
 @pytest.mark.shows("D3-45", "D3-74")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import data_types, registry
+from omnizarr import data_types
 from omnizarr.codecs import Spec, bind_pipeline
 from omnizarr.data_types import DataType
 from omnizarr.model import Named
@@ -40,15 +39,6 @@ class AddOne(Add):
     def encode(self, array: Any, spec: Spec) -> Any:
         self.seen.append(array.shape)
         return super().encode(array, spec)
-
-
-@pytest.fixture
-def own_names() -> Iterator[None]:
-    """Remove names that a test registered."""
-    before = dict(registry._table)
-    yield
-    registry._table.clear()
-    registry._table.update(before)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import registry, stores
+from omnizarr import stores
 from omnizarr.stores import Range, Store
 from omnizarr.testing import RecordingStore
 from tests.conformance.draft_metadata import (
@@ -206,16 +206,15 @@ class Renaming:
 
 
 @pytest.fixture
-def renaming() -> Iterator[list[dict[str, Any]]]:
+def renaming(own_names: None) -> list[dict[str, Any]]:
     """Register two entries for `storage_transformers` during the test."""
     uri = "http://example.org/transformer/renaming"
     oz.register("storage_transformer", uri, Renaming)
     Renaming.log.clear()
-    yield [
+    return [
         {"extension": uri, "type": "x", "configuration": {"ending": ending, "byte": byte}}
         for ending, byte in ((".first", 0x0F), (".second", 0xF0))
     ]
-    del registry._table["storage_transformer", uri]
 
 
 @pytest.mark.shows("D3-102", "D3-103")

@@ -176,10 +176,8 @@ def test_the_first_printed_metadata_works() -> None:
 
 
 @pytest.mark.shows("V3-22")
-def test_the_second_printed_metadata_is_read_as_far_as_possible(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from omnizarr import registry
+@pytest.mark.usefixtures("own_names")
+def test_the_second_printed_metadata_is_read_as_far_as_possible() -> None:
     from omnizarr.data_types import DataType
 
     printed = {
@@ -204,7 +202,6 @@ def test_the_second_printed_metadata_is_read_as_far_as_possible(
         nothing = np.datetime64("NaT", "ns")
         return DataType(named, dtype, lambda json, _: nothing, lambda value, _: None, zero=nothing)
 
-    monkeypatch.setattr(registry, "_table", dict(registry._table))
     oz.register("data_type", "urn:example:datetime", bind)
     known = oz.open(store)
     assert known[0, 0] == np.datetime64(5, "ns")

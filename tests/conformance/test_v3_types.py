@@ -21,13 +21,6 @@ from tests.conformance.register import NAMES
 from tests.conformance.v3_metadata import array_doc, open_doc, put, regular, stored
 from tests.test_extending import Marked, NoBase, tenths
 
-
-@pytest.fixture
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove names registered in a test."""
-    monkeypatch.setattr(registry, "_table", dict(registry._table))
-
-
 # Data types and fill values
 
 
@@ -82,7 +75,7 @@ def test_fill_values_that_others_write_are_read_with_a_warning_and_not_written(
 
 
 @pytest.mark.shows("V3-44")
-def test_a_type_without_a_rule_for_its_fill_value_is_refused(own_registry: None) -> None:
+def test_a_type_without_a_rule_for_its_fill_value_is_refused(own_names: None) -> None:
     def no_rule(*_: Any) -> Any:
         raise oz.InvalidMetadata("type 'unruly' has no fill value in JSON")
 
@@ -190,7 +183,7 @@ def test_default_metadata_has_only_names_of_3_0(dtype: Any) -> None:
 
 
 @pytest.mark.shows("V3-53", "V3-100")
-def test_names_for_new_registrations_follow_the_pattern(own_registry: None) -> None:
+def test_names_for_new_registrations_follow_the_pattern(own_names: None) -> None:
     for name in ("zstd2", "numcodecs.adler33", "a-b_c.d", "x"):
         oz.register("codec", name, NoBase)
     for name in ("urn:example:datetime", "https://example.org/codec/1.0"):
@@ -255,7 +248,7 @@ def halves(named: Any, shape: tuple[int, ...]) -> Grid:
 
 
 @pytest.mark.shows("V3-55", "V3-88", "ZEP-16")
-def test_users_can_add_extensions_at_all_five_points(own_registry: None) -> None:
+def test_users_can_add_extensions_at_all_five_points(own_names: None) -> None:
     def below(store: Any, prefix: str, named: Any, *_: Any) -> storage.PrefixStore:
         return storage.PrefixStore(store, named.configuration["folder"])
 

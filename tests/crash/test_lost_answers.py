@@ -23,5 +23,5 @@ def test_a_change_whose_answer_is_lost_is_made_once_or_said_to_be_uncertain(
             parts = [place.ways]
         else:
             parts = [("closed",), (1,), ("",) if kind == "Redis" else ("", "attribute")]
-        for operation in sample(lost_answers.OPERATIONS, 5):
+        for operation in sample(lost_answers.OPERATIONS, 3):
             assert lost_answers.run(place, operation, *parts) == []

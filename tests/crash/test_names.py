@@ -31,7 +31,7 @@ def test_a_hostile_name_is_refused_or_works_and_touches_nothing_else(
 ) -> None:
     fixtures = {"s3": "moto_port", "az": "azurite_port"}
     ports = {k: request.getfixturevalue(name) for k, name in fixtures.items() if k == kinds}
-    few = {names.LOCAL: 3.0, ("redis", "fsspec async"): 1.0}.get(kinds, 0.5)
+    few = {names.LOCAL: 2.0, ("redis", "fsspec async"): 0.5}.get(kinds, 0.3)
     kinds = (kinds,) if isinstance(kinds, str) else kinds
     cases = (KNOWN if kinds is names.LOCAL else []) + names.shuffled(SEED, kinds)
     assert names.wrong(tmp_path, cases, 1e9 if ALL else few, **ports) == [], f"seed {SEED}"

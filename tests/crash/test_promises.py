@@ -27,7 +27,7 @@ TRIED = {
     "second-writer": ("paused", ("second writer", "in the end")),
     "full-disk": ("full", ""),
 }
-CHOSEN = sample([(row, event) for row in PROMISES for event in TRIED], 26)
+CHOSEN = sample([(row, event) for row in PROMISES for event in TRIED], 18)
 
 
 @pytest.fixture(scope="module")

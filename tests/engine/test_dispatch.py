@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
+from tests.parallel import together
 
 SHAPE = (6, 7, 5)
 
@@ -66,22 +67,13 @@ def test_engines_leave_the_same_files_and_folders(
 def test_removing_empty_folders_loses_no_chunk(tmp_path: Path) -> None:
     """A17: one thread removes the folders that others write to."""
     array = oz.create_array(tmp_path / "x", shape=(8, 4), chunks=(1, 1), dtype="i2")
-    failures: list[BaseException] = []
 
     def work(column: int) -> None:
-        try:
-            for value in range(1, 60):
-                array[:, column] = value % 3
-                assert (array[:, column] == value % 3).all()
-        except BaseException as e:
-            failures.append(e)
+        for value in range(1, 60):
+            array[:, column] = value % 3
+            assert (array[:, column] == value % 3).all()
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    together(*(partial(work, n) for n in range(4)))
     assert (array[...] == 59 % 3).all()
 
 

@@ -10,13 +10,14 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.engine import kernel
 from omnizarr.stores import resolve
 from omnizarr.stores.byte_ranges import Speed
+from tests.sampling import tries
 from tests.servers.s3 import SimpleStorage
 from tests.servers.skipped import COMPILER
 from tests.servers.web import Web, running
@@ -53,18 +54,17 @@ LISTS = st.tuples(*(st.lists(st.integers(0, n - 1), max_size=6) for n in DATA.sh
 
 
 @pytest.mark.parametrize("path", ["raw", "blosc", "zstd", "sharded"])
-@pytest.mark.parametrize(("in_flight", "late"), [(1, 2**16), ("128 MiB", 2**16), ("128 MiB", 0)])
-@given(SLICES, LISTS)
+@settings(max_examples=tries(40, 1000))
+@given(st.sampled_from([(1, 2**16), ("128 MiB", 2**16), ("128 MiB", 0)]), SLICES, LISTS)
 def test_parts_from_a_server_agree_with_numpy(
     served: Web,
     path: str,
-    in_flight: Any,
-    late: int,
+    limits: tuple[Any, int],
     box: tuple[slice, slice],
     lists: tuple[Any, Any],
 ) -> None:
     array = oz.open(f"{served.url}/{path}", zarr_format=3)
-    with patch.object(kernel, "LATE", late), oz.configure(in_flight=in_flight):
+    with patch.object(kernel, "LATE", limits[1]), oz.configure(in_flight=limits[0]):
         np.testing.assert_array_equal(array[box], EXPECTED[box])
         picked = tuple(np.array(p, int) for p in lists)
         np.testing.assert_array_equal(array.oindex[picked], EXPECTED[np.ix_(*picked)])

@@ -21,6 +21,7 @@ from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.crash.server import build
 from tests.faults.programs import run
+from tests.parallel import together
 from tests.sampling import sample, tries
 from tests.servers.processes import s3_options, simple_storage
 from tests.servers.skipped import COMPILER
@@ -191,15 +192,9 @@ def test_threads_reading_a_database_report_too_many_open_files_and_leak_none(
                 results.append(str(e))
             start.wait()
 
-        threads = [threading.Thread(target=read) for _ in range(8)]
         with free_descriptors(3):
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            other = threading.Thread(target=lambda: results.append(str(store.get("key"))))
-            other.start()
-            other.join()
+            together(*[read] * 8)
+            together(lambda: results.append(str(store.get("key"))))
     values = [one for one in results if one == "b'value'"]
     assert len(values) >= 2
     assert all(NONE_LEFT in one for one in results if one not in values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,8 @@ from omnizarr.concurrency.retry import Retry
 from omnizarr.errors import StoreError
 from omnizarr.stores import Range, Store, resolve
 from omnizarr.stores.http import HTTPStore
-from tests.sampling import SEED
+from tests.parallel import together
+from tests.sampling import SEED, tries
 from tests.servers.fixtures import Cloud
 from tests.servers.web import FAULTS, Web
 from tests.soak import faults
@@ -145,24 +145,16 @@ def test_a_fault_is_not_taken_for_a_missing_chunk(web: Web, fault: str) -> None:
 def test_threads_waiting_for_a_dead_server_all_end(web: Web) -> None:
     store = HTTPStore(f"{web.url}/data", retry=Retry(**POLICY))
     web.break_down("slow")
-    errors: list[BaseException] = []
 
     def read() -> None:
-        try:
+        with pytest.raises(StoreError):
             store.get_many([(f"k{i}", None) for i in range(20)])
-        except StoreError as e:
-            errors.append(e)
 
-    threads = [threading.Thread(target=read) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert len(errors) == 4
+    together(*[read] * 4)
 
 
 def test_a_read_through_a_failing_store_is_correct_or_an_error() -> None:
-    tally = faults.faulted_reads(SEED, 300)
+    tally = faults.faulted_reads(SEED, tries(150, 3000))
     assert tally["error"] > 20
     assert tally["right values"] > 20
     assert (

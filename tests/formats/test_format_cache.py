@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr import registry
 from omnizarr._json import dumps
 from omnizarr.concurrency import cache
 from omnizarr.errors import InvalidMetadata
@@ -37,10 +36,8 @@ def test_consolidated_metadata_that_were_handed_out_change_no_node(format: int) 
     assert set(again.consolidated or ()) == {"a"}
 
 
-def test_a_codec_that_becomes_known_is_used_by_arrays_that_are_opened_then(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(registry, "_table", dict(registry._table))
+@pytest.mark.usefixtures("own_names")
+def test_a_codec_that_becomes_known_is_used_by_arrays_that_are_opened_then() -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, data=np.arange(3, dtype="u1"), codecs=["bytes", "crc32c"])
     store["zarr.json"] = store["zarr.json"].replace(b"crc32c", b"test.sum")

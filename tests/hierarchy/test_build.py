@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from omnizarr.storage import PrefixStore, ReadOnlyStore
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.testing import FaultyStore
 from tests.failing import Killed, Killing, interrupt_after
+from tests.parallel import FORK, run_processes
 from tests.sampling import sample
 
 VALUES = np.arange(60, dtype="i4").reshape(6, 10)
@@ -277,37 +277,34 @@ def test_no_array_is_created_above_other_nodes_that_keep_their_chunks(
 
 # Interrupted writers
 
-KILLED = """
-import os, sys
-import numpy as np
-import omnizarr as oz
-from omnizarr.bulk import journal
 
-journal.BATCH = 1  # a step for every chunk
-source, target, number, way = sys.argv[1:]
-left = int(number)
-def step(*args):
-    global left
-    left -= 1
-    if left < 0:
-        os._exit(9)
-if way == "convert":
-    oz.convert(source, target, zarr_format=2, progress=step)
-elif way == "replace":
-    rename = os.replace
-    def replace(old, new):
+def _write(source: str, target: str, number: int, way: str) -> None:
+    """Convert a hierarchy or replace an array, and end the process after some steps."""
+    left = itertools.count(number, -1)
+
+    def step(*_: object) -> None:
+        if next(left) == 0:
+            os._exit(9)
+
+    def replace_file(old: Any, new: Any) -> None:
         step()
         rename(old, new)
-    os.replace = replace
-    oz.create_array(target, data=np.full((6, 10), 7), chunks=(4, 4), overwrite=True)
-"""
+
+    if way == "convert":
+        journal.BATCH = 1  # a step for every chunk
+        oz.convert(source, target, zarr_format=2, progress=step)
+    else:
+        rename, os.replace = os.replace, replace_file
+        oz.create_array(target, data=np.full((6, 10), 7), chunks=(4, 4), overwrite=True)
 
 
-def _killed(*args: object) -> bool:
+def _killed(source: object, target: object, number: int, way: str) -> bool:
     """Run a writer that ends in the middle; return True if it got to its end."""
-    done = subprocess.run([sys.executable, "-c", KILLED, *map(str, args)], check=False, timeout=120)
-    assert done.returncode in (0, 9)
-    return done.returncode == 0
+    writer = FORK.Process(target=_write, args=(str(source), str(target), number, way))
+    writer.start()
+    writer.join(120)
+    assert writer.exitcode in (0, 9)
+    return writer.exitcode == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*was not closed:omnizarr.OmnizarrWarning")
@@ -422,35 +419,22 @@ def test_verify_reports_stages_and_keeps_those_of_running_writers(tmp_path: Path
     assert oz.verify(path).findings == []
 
 
-RACE = """
-import sys
-import numpy as np
-import omnizarr as oz
-
-place, number, new = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "new"
-rng = np.random.default_rng(number)
-for _ in range(4 if new else 12):
-    shape = tuple(int(n) for n in rng.integers(1, 9, 2))
-    values = np.full(shape, number)
-    try:
-        oz.create_array(place, path="x", data=values, chunks=(2, 3), overwrite=not new)
-    except oz.NodeExists:
-        pass
-"""
+def _race(place: str, number: int, new: bool) -> None:
+    rng = np.random.default_rng(number)
+    for _ in range(4 if new else 12):
+        values = np.full(rng.integers(1, 9, 2).tolist(), number)
+        with suppress(oz.NodeExists):
+            oz.create_array(place, path="x", data=values, chunks=(2, 3), overwrite=not new)
 
 
-@pytest.mark.parametrize("new", ["new", "replaced"])
+@pytest.mark.parametrize("new", [True, False])
 @pytest.mark.parametrize("place", ["{}/x.zarr", "sqlite://{}/x.db"])
 def test_of_writers_that_race_one_wins_with_all_that_it_wrote(
-    tmp_path: Path, place: str, new: str
+    tmp_path: Path, place: str, new: bool
 ) -> None:
     where = place.format(tmp_path)
     oz.create_group(where)
-    writers = [
-        subprocess.Popen([sys.executable, "-c", RACE, where, str(number), new])
-        for number in range(1, 5)
-    ]
-    assert [writer.wait(120) for writer in writers] == [0] * 4
+    run_processes(*(partial(_race, where, number, new) for number in range(1, 5)))
     found = oz.open(where)["x"]
     assert len(np.unique(found[...])) == 1
     assert found[...].min() > 0

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
-import sys
-import threading
 import warnings
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from omnizarr.hierarchy.lookup import readable_nodes
 from omnizarr.model import GroupModel, Node
 from omnizarr.testing import RecordingStore
 from tests.conformance.key_value import SmallestStore
+from tests.parallel import run_processes, together
 
 zarr = pytest.importorskip("zarr")
 
@@ -259,16 +258,13 @@ def test_unreadable_consolidated_metadata_prevents_no_change() -> None:
 
 def test_processes_that_create_arrays_lose_no_copy(tmp_path: Path) -> None:
     hierarchy(3, tmp_path)
-    program = """if True:
-        import sys, omnizarr as oz
-        root = oz.open(sys.argv[1], mode="r+")
+
+    def work(number: int) -> None:
+        root = oz.open(tmp_path, mode="r+")
         for i in range(8):
-            root.create_array(f"p{sys.argv[2]}_{i}", shape=(1,), dtype="u1")
-        """
-    running = [
-        subprocess.Popen([sys.executable, "-c", program, str(tmp_path), str(n)]) for n in range(3)
-    ]
-    assert [process.wait(120) for process in running] == [0, 0, 0]
+            root.create_array(f"p{number}_{i}", shape=(1,), dtype="u1")
+
+    run_processes(*(partial(work, n) for n in range(3)))
     assert plain(oz.open(tmp_path).consolidated) == truth(tmp_path)
 
 
@@ -308,11 +304,7 @@ def test_threads_that_create_arrays_lose_no_copy() -> None:
             root.create_array(f"t{number}_{i}", shape=(1,), dtype="u1")
             root.attrs[f"t{number}_{i}"] = i
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*(partial(work, n) for n in range(4)))
     assert plain(root.consolidated) == truth(store)
     assert len(oz.open(store).attrs) == 21
 

@@ -20,9 +20,8 @@ def selections(shape: tuple[int, ...]) -> st.SearchStrategy[Any]:
     return basic_indices(shape, allow_ellipsis=True, allow_newaxis=False)
 
 
-@pytest.mark.parametrize("kind", ["memory", "directory"])
 @pytest.mark.parametrize("format", FORMATS)
-@given(data=st.data())
+@given(kind=st.sampled_from(["memory", "directory"]), data=st.data())
 def test_assigned_values_are_read_back_after_reopening(
     format: int | str, kind: str, data: st.DataObject
 ) -> None:

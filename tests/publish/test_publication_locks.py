@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -21,6 +20,7 @@ from omnizarr.concurrency import file_locks
 from omnizarr.publish.publication import locked_destination
 from omnizarr.stores import leases
 from tests.failing import interrupt_after
+from tests.parallel import FORK
 
 VALUES = np.arange(400.0).reshape(20, 20)
 JOBS: dict[str, Callable[..., oz.jobs.Job[Any]]] = {
@@ -51,9 +51,8 @@ def test_a_destination_that_another_process_writes_to_is_refused_until_it_is_kil
     source: Path, tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
     target = tmp_path / "b.zarr"
-    context = multiprocessing.get_context("spawn")
-    begun = context.Event()
-    other = context.Process(target=_hold, args=(target, begun))
+    begun = FORK.Event()
+    other = FORK.Process(target=_hold, args=(target, begun))
     other.start()
     try:
         assert begun.wait(60)

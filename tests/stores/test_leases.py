@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -22,11 +21,11 @@ from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.hierarchy.test_attributes import ComparingStore
+from tests.parallel import FORK
 from tests.sampling import ALL, SEED
 from tests.servers.processes import s3_options, simple_storage
 from tests.servers.redis import redis_server
 
-FORK = multiprocessing.get_context("fork")
 CHANGES = ("set", "set_many", "set_if", "change_if", "erase")
 WAKE = 5  # seconds until a writer that may hold a lock goes on
 OLD, OURS, THEIRS = np.arange(1, 7), np.arange(101, 111), np.arange(201, 211)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,15 @@ import pytest
 
 import omnizarr
 from omnizarr.errors import StoreError
-from omnizarr.storage import LocalStore, MemoryStore
+from omnizarr.storage import LocalStore, MemoryStore, ZipStore
 from omnizarr.stores import resolve
 from omnizarr.stores.base import redact_url, redact_urls
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.http import HTTPStore
+from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.object.store import ObjectStore
+from omnizarr.stores.redis import RedisStore
+from omnizarr.stores.sqlite import SQLiteStore
 from tests.servers.web import Web
 
 
@@ -44,14 +48,26 @@ from tests.servers.web import Web
             "az://box/a",
         ),
         ("simplecache::memory://x", {}, FsspecStore, "simplecache:///x"),
+        ("x.zip", {}, ZipStore, "{}/x.zip"),
+        ("x.OZX", {}, ZipStore, "{}/x.OZX"),
+        ("file:///data/x.zip", {}, ZipStore, "/data/x.zip"),
+        ("zip://x.zip", {}, ZipStore, "{}/x.zip"),
+        ("zip::https://host/download", {}, ZipStore, "download in https://host"),
+        ("https://host/x.zip", {}, ZipStore, "x.zip in https://host"),
+        ("lmdb://data/x.lmdb", {}, LMDBStore, "lmdb://{}/data/x.lmdb"),
+        ("sqlite://data/x.sqlite", {}, SQLiteStore, "sqlite://{}/data/x.sqlite"),
+        ("redis://host:6379/0?prefix=zarr", {}, RedisStore, "redis://host:6379/0 (zarr)"),
+        ("rediss://host", {}, RedisStore, "rediss://host (zarr)"),
+        ("unix:///run/redis.sock", {}, RedisStore, "unix:///run/redis.sock (zarr)"),
     ],
 )
 def test_a_string_names_a_store(
-    where: str, options: dict[str, Any], kind: type[Any], text: str
+    where: str, options: dict[str, Any], kind: type[Any], text: str, in_tmp: Path
 ) -> None:
     store = resolve(where, storage_options=options)
     assert type(store) is kind
-    assert repr(store) == text
+    assert repr(store) == text.format(in_tmp)
+    assert list(in_tmp.iterdir()) == []  # to name a store creates nothing
 
 
 def test_a_name_in_memory_is_a_shared_store() -> None:

@@ -21,6 +21,7 @@ from omnizarr.errors import NodeNotFound, OmnizarrWarning, StoreError
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.viewer import server, values
 from omnizarr.viewer.access import ServerLimits
+from tests.sampling import tries
 from tests.soak import requests
 from tests.viewer.conftest import client_of, connect
 
@@ -252,7 +253,7 @@ PATIENCE = 20.0  # seconds, on a machine that does much else
 
 
 def test_the_server_withstands_hostile_requests(tmp_path: Path) -> None:
-    found = requests.run(tmp_path, 240)
+    found = requests.run(tmp_path, tries(120, 2000))
     wrong = {
         (kind, result)
         for kind, counts in found["kinds"].items()

@@ -22,28 +22,18 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr import Array
+from omnizarr import Array, extension
 from omnizarr.bulk.tiles import Box, stored_axes
 from omnizarr.errors import MissingModule, OmnizarrError, SelectionError, StoreError, WrongType
 from omnizarr.extension import (
-    CreateOptions,
     GridAxis,
     Location,
-    StorageIdentity,
     Store,
-    array_model,
     bound_array,
     build,
-    document_options,
-    key_digest,
     location_of,
-    model_of,
-    new_location,
     paths,
-    store_array,
-    stored_keys,
     stores,
-    unique_key,
 )
 
 try:
@@ -78,19 +68,19 @@ def token(array: Array) -> tuple[Any, ...]:
     """
     store: Any = array.store
     bound = bound_array(array)
-    identity: Any = key_digest(unique_key(store))
+    identity: Any = extension.key_digest(extension.unique_key(store))
     if stores.traits(store).process_local:  # stores with the same values are equal
         identity = type(store), hash(store)
     format = location_of(array).format
-    metadata = format.write(array.path, model_of(array))
+    metadata = format.write(array.path, extension.model_of(array))
     if not stores.traits(store).cheap_requests or not stores.can_list(store):
         return ("omnizarr.Array", identity, array.path, metadata)
-    keys = [*format.keys(array.path), *sorted(k for _, k in stored_keys(bound))]
+    keys = [*format.keys(array.path), *sorted(k for _, k in extension.stored_keys(bound))]
     generations = [(key, store.generation(key)) for key in keys]
     return ("omnizarr.Array", identity, array.path, metadata, generations)
 
 
-@document_options(CreateOptions)
+@extension.document_options(extension.CreateOptions)
 def from_dask(
     x: Any,
     store: Any = None,
@@ -147,13 +137,15 @@ def from_dask(
     zarr_format = chosen.pop("zarr_format", None)
     overwrite = bool(chosen.pop("overwrite", False))
     name = chosen.pop("name", None)
-    location = new_location(store, name if path is None else path, zarr_format, storage_options)
+    location = extension.new_location(
+        store, name if path is None else path, zarr_format, storage_options
+    )
     if compute:  # the array becomes visible when it is complete
         operation = "writing a Dask array"
         with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
             new = _create(staged, False, chosen)
             run([writes(x, new, _start(x, new, None))], lambda: None, True)
-        return Array.at(location, model_of(new)).with_config(new.config)
+        return Array.at(location, extension.model_of(new)).with_config(new.config)
     if overwrite:
         check_apart_from(x, location)
     target = _create(location, overwrite, chosen)
@@ -162,8 +154,8 @@ def from_dask(
 
 def _create(location: Location, overwrite: bool, options: dict[str, Any]) -> Array:
     rest: Any = {k: v for k, v in options.items() if k not in ("shape", "dtype")}
-    model = array_model(location.format, options["shape"], options["dtype"], rest)
-    made = store_array(location, model, None, overwrite)
+    model = extension.array_model(location.format, options["shape"], options["dtype"], rest)
+    made = extension.store_array(location, model, None, overwrite)
     return made if rest.get("config") is None else made.with_config(rest["config"])
 
 
@@ -218,7 +210,7 @@ def check_apart_from(x: Any, target: Array | Location) -> None:
         )
 
 
-def sources(x: Any) -> set[StorageIdentity]:
+def sources(x: Any) -> set[extension.StorageIdentity]:
     """Return the locations of all stored arrays and stores in the graph of a Dask array."""
     finder = _Finder()
     with suppress(Exception):  # objects that cannot be pickled cannot be searched
@@ -231,7 +223,7 @@ class _Finder(cloudpickle.Pickler):  # type: ignore[misc] # it comes without typ
 
     def __init__(self) -> None:
         super().__init__(SimpleNamespace(write=len), protocol=pickle.HIGHEST_PROTOCOL)
-        self.found: set[StorageIdentity] = set()
+        self.found: set[extension.StorageIdentity] = set()
 
     def persistent_id(self, obj: Any) -> str | None:
         """Record locations; objects inside stores and arrays are not visited."""

@@ -56,6 +56,7 @@ keys = st.builds(
     st.sampled_from(["k", "0.0", "zarr.json"]),
 )
 prefixes = st.sampled_from(["", "a/", "a/Ω/", "ab/", "k/"])
+listed = st.permutations(["", "a/", "a/a/", "Ω/", "k/", "a/k/"])
 steps = st.one_of(
     st.tuples(st.just("set"), keys, st.binary(max_size=40)),
     st.tuples(st.just("erase"), keys, st.none()),
@@ -272,16 +273,16 @@ class ListableTests(Suite):
         assert sorted(stores.list_prefix(store, "")) == ["a/b", "ab/x"]
 
     def test_more_keys_than_one_answer_holds_are_all_listed(self, store: Store) -> None:
-        names = [f"d{i % 7}/k{i}" for i in range(1200)]
+        names = [f"d{i % 7}/k{i}" for i in range(1010)]  # clouds list a thousand at a time
         stores.set_many(store, [(name, b"") for name in names])
         assert sorted(stores.list_prefix(store, "")) == sorted(names)
         assert len(list(stores.list_prefix(store, "d3/"))) == len(stores.list_dir(store, "d3/")[0])
         assert stores.list_dir(store, "")[1] == [f"d{i}/" for i in range(7)]
 
     @examples
-    @given(history=st.lists(steps, max_size=12))
+    @given(history=st.lists(steps, max_size=12), listed=listed)
     def test_any_history_gives_what_a_dictionary_would_hold(
-        self, store: Store, history: list[tuple[str, str, Any]]
+        self, store: Store, history: list[tuple[str, str, Any]], listed: list[str]
     ) -> None:
         stores.erase_prefix(store, "")  # the store is the same for all examples
         expected: dict[str, bytes] = {}
@@ -300,7 +301,7 @@ class ListableTests(Suite):
                 stores.set_partial_values(store, [(key, start, part)])
                 old = expected.get(key, b"").ljust(start, b"\0")
                 expected[key] = old[:start] + part + old[start + len(part) :]
-        for prefix in ("", "a/", "a/a/", "Ω/", "k/", "a/k/"):
+        for prefix in listed[:3]:
             below = {key: len(v) for key, v in expected.items() if key.startswith(prefix)}
             assert sorted(stores.list_prefix(store, prefix)) == sorted(below)
             names, folders = stores.one_level(below, prefix)

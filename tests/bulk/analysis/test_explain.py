@@ -19,6 +19,7 @@ from omnizarr.stores import MemoryStore, Range
 from omnizarr.stores.byte_ranges import Speed
 from tests.conformance.key_value import SmallestStore
 from tests.property.strategies import FORMATS, described, select, values
+from tests.sampling import tries
 from tests.servers.web import Web, running
 
 Request = tuple[str, Range | None]
@@ -63,10 +64,9 @@ class Alone(Counted, SmallestStore):
 KINDS: tuple[Any, ...] = (Near, Far, Alone)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("format", FORMATS)
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40, deadline=None)
-@given(data=st.data())
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=tries(50, 1000), deadline=None)
+@given(kind=st.sampled_from(KINDS), data=st.data())
 def test_the_store_is_asked_as_the_explanation_says(kind: Any, format: Any, data: Any) -> None:
     case = data.draw(described(format, shards=True))
     stored: dict[str, bytes] = {}

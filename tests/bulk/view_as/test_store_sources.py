@@ -16,6 +16,7 @@ from omnizarr.stores import list_prefix
 from tests.bulk.view_as.cases import SOURCES, VALUES, expected
 from tests.golden import archives
 from tests.golden.test_golden import OLD_ZSTD
+from tests.sampling import sample
 
 TARGETS = (2, 3)
 
@@ -32,15 +33,13 @@ def test_every_golden_array_is_shown_with_its_values_or_says_why_not(
         listed = {name for name, _ in oz.open(view).members(None)}
         inside = {name for name, _ in oz.open(view, use_consolidated=True).members(None)}
         assert inside == listed
-        shown = 0
-        for name, member in stored.members(None):
-            if name not in listed:
-                with pytest.raises(oz.OmnizarrError, match="cannot be shown as zarr"):
-                    oz.open(view, path=name)
-            elif isinstance(member, oz.Array):
-                shown += 1
-                _compare(oz.open(view, path=name), member)
-        assert shown > 0.8 * len(archives.names(archive))
+        arrays = {name: each for name, each in stored.members(None) if isinstance(each, oz.Array)}
+        for name in sorted(arrays.keys() - listed):
+            with pytest.raises(oz.OmnizarrError, match="cannot be shown as zarr"):
+                oz.open(view, path=name)
+        for name in sample(sorted(arrays.keys() & listed), 60):
+            _compare(oz.open(view, path=name), arrays[name])
+        assert len(arrays.keys() & listed) > 0.8 * len(archives.names(archive))
 
 
 def _compare(seen: oz.Array, stored: oz.Array) -> None:

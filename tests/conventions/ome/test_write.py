@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from omnizarr.bulk.pyramid import NAMES
 from tests.bulk.test_pyramid import downsample
 from tests.conventions.recording import Recording
 from tests.memory import peak
+from tests.parallel import together
 
 
 class Source:
@@ -249,14 +250,8 @@ def test_labels_that_threads_write_at_once_are_all_listed(tmp_path: Path) -> Non
     oz.ome.write(tmp_path, np.zeros((8, 8), "u1"), levels=1)
     oz.ome.write_labels(tmp_path, "first", np.zeros((8, 8), "u1"))
     names = [f"l{i}" for i in range(8)]
-    threads = [
-        threading.Thread(target=oz.ome.write_labels, args=(tmp_path, name, np.zeros((8, 8), "u1")))
-        for name in names
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    labels = np.zeros((8, 8), "u1")
+    together(*(partial(oz.ome.write_labels, tmp_path, name, labels) for name in names))
     image = oz.ome.open(tmp_path)
     assert isinstance(image, oz.ome.Image)
     assert sorted(image.labels) == ["first", *names]

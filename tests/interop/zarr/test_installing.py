@@ -140,7 +140,7 @@ def test_names_of_xarray_that_version_3_reserves_are_not_warned_of(zarr: Any) ->
 MODULES = {"dask": "dask.array", "xarray": "xarray", "anndata": "anndata", "ome-zarr": "ome_zarr"}
 
 
-@pytest.mark.parametrize("package", sample(MODULES, 2))
+@pytest.mark.parametrize("package", sample(MODULES, 1))
 def test_what_a_package_writes_on_one_library_it_reads_on_the_other(
     package: str, tmp_path: Path
 ) -> None:

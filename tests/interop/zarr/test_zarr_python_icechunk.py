@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from omnizarr.storage import PrefixStore
 from omnizarr.stores import resolve
 from omnizarr.stores.identity import storage_identity
 from omnizarr.stores.wrappers import WrapperStore
+from tests.parallel import together
 from tests.servers.fixtures import Cloud
 from tests.stores.test_identity import same_storage
 
@@ -196,11 +197,7 @@ def test_threads_change_parts_of_one_chunk() -> None:
         for i in range(n * 8, n * 8 + 8):
             array[i] = i
 
-    threads = [threading.Thread(target=fill, args=[n]) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*(partial(fill, n) for n in range(8)))
     assert oz.open(session.store, path="c")[...].tolist() == list(range(64))
 
 

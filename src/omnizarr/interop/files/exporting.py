@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from omnizarr import Array, Group, registry
+from omnizarr import Array, Group, errors, extension, registry
 from omnizarr import open as open_zarr
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Task
@@ -30,23 +30,8 @@ from omnizarr.bulk.options import SOURCE, MemoryOptions, RunOptions, option, tak
 from omnizarr.bulk.output import Output
 from omnizarr.bulk.tiles import item_bytes
 from omnizarr.bulk.transfer import Filled, check_cast, check_sign
-from omnizarr.errors import (
-    CannotExpress,
-    InvalidArgument,
-    NodeExists,
-    NodeNotFound,
-    known_names,
-    warn,
-)
-from omnizarr.extension import (
-    ARRAY_DIMENSIONS,
-    Begun,
-    LocalStore,
-    Store,
-    check_whole,
-    key_digest,
-    paths,
-)
+from omnizarr.errors import InvalidArgument
+from omnizarr.extension import Begun, Store, paths
 from omnizarr.interop.files.contents import format_of_name, is_below_any, raise_if_skipped
 
 Format: TypeAlias = Literal["netcdf", "hdf5", "tiff", "ome-tiff"]
@@ -105,7 +90,7 @@ class FileWriter(ABC):
 
     def attributes_of(self, array: Array) -> dict[str, Any]:
         """Return the attributes of an array, except its dimension names."""
-        return {k: v for k, v in array.attrs.asdict().items() if k != ARRAY_DIMENSIONS}
+        return {k: v for k, v in array.attrs.asdict().items() if k != extension.ARRAY_DIMENSIONS}
 
     def leave_out(self, path: str, reason: str) -> None:
         """Take note of an array or attribute that is not written."""
@@ -117,7 +102,7 @@ class FileWriter(ABC):
         if list(self.arrays) == [""]:
             return self.arrays[""]
         names = ", ".join(sorted(self.arrays)[:8]) or "none"
-        raise CannotExpress(
+        raise errors.CannotExpress(
             f"a {suffix} file can hold one array only; give the path of one: {names}"
         )
 
@@ -129,15 +114,15 @@ class FileOutput(Output):
         self.file, self.writer, self.overwrite = os.path.abspath(file), writer, overwrite
         self.folder, self.name = os.path.split(self.file)
         self.temporary = os.path.join(
-            self.folder, f".{self.name}.{key_digest(self.file)[:12]}.part"
+            self.folder, f".{self.name}.{extension.key_digest(self.file)[:12]}.part"
         )
-        self.store = LocalStore(self.folder)
+        self.store = extension.LocalStore(self.folder)
 
     @property
     def place(self) -> tuple[Store, str]:
         """The folder, which must exist, and the name of the file."""
         if not os.path.isdir(self.folder):
-            raise NodeNotFound(f"there is no directory {self.folder!r} to write to")
+            raise errors.NodeNotFound(f"there is no directory {self.folder!r} to write to")
         return self.store, self.name
 
     def begin(self, resume: bool, shared: bool) -> Begun:
@@ -146,7 +131,7 @@ class FileOutput(Output):
         if shared:
             raise InvalidArgument(f"{self.name!r} cannot be written in parts; leave part out")
         if resume:
-            warn(f"{self.name!r} cannot be resumed: it is written from the start")
+            errors.warn(f"{self.name!r} cannot be resumed: it is written from the start")
         self.abandon()  # what a process that was killed has left
         try:
             self.writer.prepare(self.temporary)
@@ -157,9 +142,9 @@ class FileOutput(Output):
 
     def _check_free(self) -> None:
         if os.path.isdir(self.file):
-            raise NodeExists(f"{self.file!r} is a directory; give the name of a file")
+            raise errors.NodeExists(f"{self.file!r} is a directory; give the name of a file")
         if os.path.exists(self.file) and not self.overwrite:
-            raise NodeExists(f"{self.file!r} exists; give overwrite=True to replace it")
+            raise errors.NodeExists(f"{self.file!r} exists; give overwrite=True to replace it")
 
     def finish(self) -> None:
         """Give the file its name."""
@@ -222,13 +207,13 @@ class Export(ExportOptions, Job[Filled]):
         file = os.fspath(self.file)
         kind = self.format or format_of_name(file)
         if kind not in WRITERS:
-            raise InvalidArgument(f"unknown format {kind!r}; {known_names(kind, WRITERS)}")
+            raise InvalidArgument(f"unknown format {kind!r}; {errors.known_names(kind, WRITERS)}")
         if self.compression not in (None, AUTO, "deflate", "gzip", "zlib"):
             raise InvalidArgument(
                 f"compression must be None, 'auto' or 'deflate', got {self.compression!r}"
             )
         node = open_zarr(self.source, path=self.path, storage_options=self.storage_options)
-        check_whole(node.store, node.path)
+        extension.check_whole(node.store, node.path)
         arrays, groups = self._contents(node)
         memory = memory_of(self.memory, tasks_at_once)
         make: Callable[..., FileWriter] = registry.load(WRITERS[kind])
@@ -244,7 +229,9 @@ class Export(ExportOptions, Job[Filled]):
             raise_if_skipped(writer.skipped, "exported")
         if not writer.arrays and writer.skipped:
             reasons = "; ".join(f"{k}: {v}" for k, v in writer.skipped.items())
-            raise CannotExpress(f"nothing of {node.name} can be written to {file!r}: {reasons}")
+            raise errors.CannotExpress(
+                f"nothing of {node.name} can be written to {file!r}: {reasons}"
+            )
         output = FileOutput(file, writer, self.overwrite)
         phase: Phase[Filled] = Phase(
             "write the file",
@@ -258,7 +245,7 @@ class Export(ExportOptions, Job[Filled]):
         decisions += [f"left out: {k}: {v}" for k, v in writer.skipped.items()]
         return Plan(
             f"export {node.name} of {node.store!r} to {file}",
-            key_digest("export", os.path.abspath(file)),
+            extension.key_digest("export", os.path.abspath(file)),
             [phase],
             Filled(len(writer.arrays), len(groups), 0, writer.skipped, writer.notes),
             output,

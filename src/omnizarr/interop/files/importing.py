@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from omnizarr import extension
 from omnizarr.bulk.job import Job, Phase, Plan, memory_of, run
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.options import MemoryOptions, RunOptions, option, told
@@ -38,19 +39,7 @@ from omnizarr.conventions.ome.pyramid import (
 )
 from omnizarr.conventions.ome.versions import to_attributes, version_on
 from omnizarr.errors import CannotExpress, InvalidArgument, InvalidName, MissingModule, warn
-from omnizarr.extension import (
-    DEFAULT_FILL,
-    ArrayModel,
-    GroupModel,
-    Location,
-    Node,
-    array_model,
-    key_digest,
-    new_location,
-    paths,
-    stores,
-    unpublished,
-)
+from omnizarr.extension import DEFAULT_FILL, ArrayModel, GroupModel, Location, Node, paths, stores
 from omnizarr.interop.files.contents import (
     ArrayEntry,
     Contents,
@@ -116,7 +105,7 @@ class Import(MemoryOptions, Job[Filled]):
         files = [given] if isinstance(given, (str, os.PathLike)) else list(given)
         names = [os.fspath(file) for file in files]
         store = stores.resolve(self.destination, storage_options=self.storage_options)
-        location = new_location(store, self.path, self.zarr_format)
+        location = extension.new_location(store, self.path, self.zarr_format)
         contents = self._chosen(_joined(names))
         planned = _Nodes(self, location, contents)
         planned.prepare()
@@ -125,7 +114,7 @@ class Import(MemoryOptions, Job[Filled]):
         _warn_of_uninstalled(contents)
         what = names[0] if len(names) == 1 else f"{len(names)} files"
         operation = f"import {what} to {location}"
-        digest = key_digest(
+        digest = extension.key_digest(
             "import",
             [list(fingerprint(name)) for name in names],
             self.method,
@@ -258,7 +247,7 @@ class _Nodes:
         dtype = self._dtype(path, entry)
         options = self._options(path, entry, dtype)
         try:
-            model = array_model(format, entry.shape, dtype, options)
+            model = extension.array_model(format, entry.shape, dtype, options)
         except InvalidArgument as e:
             raise InvalidArgument(f"{paths.show(path)}: {e}") from e
         format.write(full, model)
@@ -412,7 +401,7 @@ class _Nodes:
         for path, entry in self.sources.items():
             model = models[path]
             if isinstance(model, ArrayModel):
-                target = unpublished(output.location.at(path), model)
+                target = extension.unpublished(output.location.at(path), model)
                 count += cut(target, _items_per_task(entry, memory)).count
                 size += int(np.prod(entry.shape, dtype=object)) * item_bytes(entry.dtype)
         return Phase("read the files", tasks, count, size, bytes_read=size)

@@ -22,18 +22,11 @@ from xarray import conventions
 from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
-from omnizarr import Array, registry
+from omnizarr import Array, errors, registry
 from omnizarr.conventions.cf.packing import find_word, mark_missing
 from omnizarr.conventions.cf.times import Times, bounds_of, is_time
 from omnizarr.conventions.cf.variable import Decoding, TimesAs
-from omnizarr.errors import (
-    InvalidArgument,
-    InvalidMetadata,
-    InvalidName,
-    NoSuchLabel,
-    WrongType,
-    known_names,
-)
+from omnizarr.errors import InvalidArgument
 from omnizarr.extension import cast, specify, without_checksums
 from omnizarr.interop.xarray.engine import missing_values, variable
 from omnizarr.interop.zarr.library import own_options
@@ -73,11 +66,11 @@ def encoded_dataset(
     """Return the variables with the given encodings, and the attributes with the coordinates."""
     for name in dataset.variables:
         if name is not None and not isinstance(name, str):
-            raise WrongType(f"the name of a variable must be a string or None, got {name!r}")
+            raise errors.WrongType(f"the name of a variable must be a string or None, got {name!r}")
         if name == "":
-            raise InvalidName("a variable has the empty name ''; rename it")
+            raise errors.InvalidName("a variable has the empty name ''; rename it")
         if isinstance(name, str) and "/" in name:
-            raise InvalidName(
+            raise errors.InvalidName(
                 f"the name {name!r} of a variable has a slash: it would be an array in a group, and"
                 " no variable of the dataset when that is read; rename it"
             )
@@ -87,8 +80,8 @@ def encoded_dataset(
     variables, attributes = conventions.encode_dataset_coordinates(dataset)
     for name, given in (encoding or {}).items():
         if name not in variables:
-            known = known_names(name, variables)
-            raise NoSuchLabel(f"encoding for {name!r}, which is not a variable; {known}")
+            known = errors.known_names(name, variables)
+            raise errors.NoSuchLabel(f"encoding for {name!r}, which is not a variable; {known}")
         if not isinstance(given, Mapping):
             raise InvalidArgument(f"encoding of {name!r} must be a dict of options, got {given!r}")
         variables[name].encoding = dict(given)
@@ -217,7 +210,7 @@ def _check_times(
     kind: TimesAs = "cftime" if times.dtype.kind == "O" else "auto"
     try:
         decoding = Decoding.of(numbers.dtype, attributes, times=kind, valid_only=False)
-    except InvalidMetadata:
+    except errors.InvalidMetadata:
         return numbers  # xarray knows more ways to write a date
     if decoding.times is None and decoding.duration is None:
         raise InvalidArgument(
@@ -388,7 +381,7 @@ def _in_units(var: xr.Variable, inherited: dict[str, Any]) -> xr.Variable:
         numbers, absent = times.encode(values)
         if (times.decode(numbers, absent) != values)[~absent].any():
             return var
-    except (InvalidArgument, InvalidMetadata):
+    except (InvalidArgument, errors.InvalidMetadata):
         return var
     copy = var.copy(deep=False)
     copy.encoding = {**var.encoding, **inherited}
@@ -459,7 +452,7 @@ def _with_given_encoding(name: str, var: Coded) -> Coded:
     given = {k for k, v in var.encoding.items() if v is not None}
     unknown = sorted(given - _OPTIONS - _SOURCE_OPTIONS)
     if unknown:
-        known = known_names(unknown[0], sorted(_OPTIONS))
+        known = errors.known_names(unknown[0], sorted(_OPTIONS))
         netcdf = "; for NetCDF's chunksizes use chunks, for zlib use compressors"
         hint = netcdf if _NETCDF_OPTIONS & given else ""
         raise InvalidArgument(f"encoding of {name!r}: unknown {unknown}; {known}{hint}")

@@ -30,7 +30,7 @@ from omnizarr.bulk.tiles import Box, chunk_axes
 from omnizarr.conventions.cf.packing import MISSING, as_numbers, decode_fill
 from omnizarr.conventions.cf.variable import fill_is_missing, is_scalar
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, OmnizarrError, WrongNode
-from omnizarr.extension import Named, as_plain, boxes, empty, formats, location_of, specify, traits
+from omnizarr.extension import boxes, formats, location_of, specify
 
 try:
     import xarray as xr
@@ -173,15 +173,15 @@ class Packed(AwaitableArray):
         box = _box(key, self.shape)
         if box is None:
             return indexing.apply_indexer(self._decoded, key).get_duck_array()
-        out, errors = empty(tuple(s.stop - s.start for s in box), self.dtype), np.geterr()
-        split = traits(self._array.store).cheap_requests and out.size > PART
+        out, errors = extension.empty(tuple(s.stop - s.start for s in box), self.dtype), np.geterr()
+        split = extension.traits(self._array.store).cheap_requests and out.size > PART
         parts = [*boxes.cut(chunk_axes(self._array), PART, box)] if split else [box]
 
         def one(part: Box) -> None:
             shifted = ((p, b.start) for p, b in zip(part, box, strict=True))
             inside = out[tuple(slice(p.start - start, p.stop - start) for p, start in shifted)]
             with np.errstate(**errors):  # NumPy keeps it per thread: use the caller's
-                self._unpack(as_plain(self._array[part]), inside)
+                self._unpack(extension.as_plain(self._array[part]), inside)
 
         extension.for_each(iter(parts), len(parts), one, out.nbytes)
         return out[tuple(slice(None) if isinstance(k, slice) else 0 for k in key.tuple)]
@@ -285,7 +285,7 @@ def _load_indexes(variables: Mapping[str, xr.Variable], arrays: Mapping[str, Arr
     wanted = [
         name
         for name, var in variables.items()
-        if var.dims == (name,) and not traits(arrays[name].store).low_latency
+        if var.dims == (name,) and not extension.traits(arrays[name].store).low_latency
         if arrays[name].nchunks == 1 and var.nbytes <= MAX_INDEX
     ]
 
@@ -383,7 +383,7 @@ class StoredValues(AwaitableArray):
 
         def read(selection: Any) -> Any:
             is_text = self._array.dtype.kind == "T"
-            values = as_plain(indexed[selection])
+            values = extension.as_plain(indexed[selection])
             return np.asarray(values, self.dtype) if is_text else values
 
         support = indexing.IndexingSupport.VECTORIZED
@@ -406,9 +406,9 @@ def codec_encoding(array: Array) -> dict[str, Any]:
             "serializer": _serializer(groups.serializer, array.dtype),
             "compressors": tuple(map(_json, groups.compressors)),
         }
-    order, steps, _ = formats.codec_names.to_ids(model, format.name)
+    order, steps, _ = extension.formats.codec_names.to_ids(model, format.name)
     plain = [s for s in steps if s["id"] not in _OBJECT_CODECS]
-    filters, compressor = formats.codec_names.split_compressor(plain)
+    filters, compressor = extension.formats.codec_names.split_compressor(plain)
     found: dict[str, Any] = {"compressors": () if compressor is None else (_object(compressor),)}
     if filters or plain == steps:  # without filters, writers choose the object codec
         found["filters"] = tuple(map(_object, filters or ()))
@@ -417,7 +417,7 @@ def codec_encoding(array: Array) -> dict[str, Any]:
     return found
 
 
-def _serializer(codec: Named | None, dtype: np.dtype[Any]) -> dict[str, Any] | None:
+def _serializer(codec: extension.Named | None, dtype: np.dtype[Any]) -> dict[str, Any] | None:
     """Return the serializer with its byte order, which the draft keeps in the data type."""
     if codec is None:
         return None
@@ -429,7 +429,7 @@ def _serializer(codec: Named | None, dtype: np.dtype[Any]) -> dict[str, Any] | N
     return found
 
 
-def _json(codec: Named) -> dict[str, Any]:
+def _json(codec: extension.Named) -> dict[str, Any]:
     return {"name": codec.name, "configuration": dict(codec.configuration)}
 
 

@@ -13,38 +13,12 @@ import pandas as pd
 import xarray as xr
 from xarray import conventions
 
-from omnizarr import Array, Group, consolidate_metadata
+from omnizarr import Array, Group, consolidate_metadata, errors, extension
 from omnizarr import open as open_zarr
 from omnizarr.bulk.tiles import Box, stored_axes
 from omnizarr.conventions.cf.variable import fill_is_missing, is_scalar
-from omnizarr.errors import (
-    CannotExpress,
-    Conflict,
-    InvalidArgument,
-    NodeExists,
-    NodeNotFound,
-    NoSuchLabel,
-    OmnizarrError,
-    WrongNode,
-    WrongType,
-)
-from omnizarr.extension import (
-    Location,
-    boxes,
-    build,
-    change_shape,
-    for_each,
-    location_of,
-    lock_shape,
-    make_group,
-    model_of,
-    new_location,
-    paths,
-    traits,
-    unpublished,
-    use_location,
-    with_shape,
-)
+from omnizarr.errors import InvalidArgument
+from omnizarr.extension import Location, location_of, paths
 from omnizarr.interop.xarray.encode import (
     Coded,
     dataset_of,
@@ -69,15 +43,17 @@ def resolve_region(dataset: xr.Dataset, region: Any, group: Group) -> dict[str, 
     if region == "auto":
         region = dict.fromkeys(dataset.dims, "auto")
     if not isinstance(region, Mapping):
-        raise WrongType(f"region must be 'auto' or a dict of slices, got {region!r}")
+        raise errors.WrongType(f"region must be 'auto' or a dict of slices, got {region!r}")
     found: dict[str, slice] = {}
     for name, part in region.items():
         if name not in dataset.dims:
             known = ", ".join(map(str, dataset.dims))
-            raise NoSuchLabel(f"region has {name!r}, which is not a dimension; known: {known}")
+            raise errors.NoSuchLabel(
+                f"region has {name!r}, which is not a dimension; known: {known}"
+            )
         found[name] = _find(dataset, name, group) if part == "auto" else part
         if not isinstance(found[name], slice):
-            raise WrongType(f"region of {name!r} must be a slice or 'auto', got {part!r}")
+            raise errors.WrongType(f"region of {name!r} must be a slice or 'auto', got {part!r}")
         if found[name].step not in (None, 1):
             raise InvalidArgument(f"region of {name!r} must not have a step, got {part!r}")
     unrelated = [n for n, v in dataset.variables.items() if not set(found) & set(v.dims)]
@@ -95,12 +71,14 @@ def _find(dataset: xr.Dataset, dim: str, group: Group) -> slice:
         return slice(0, dataset.sizes[dim])
     array = group.get(dim)
     if array is None:
-        raise NodeNotFound(f"region 'auto' needs the coordinate {dim!r}, which is not stored")
+        raise errors.NodeNotFound(
+            f"region 'auto' needs the coordinate {dim!r}, which is not stored"
+        )
     stored = conventions.decode_cf_variable(dim, variable(dim, array).load())
     indices = pd.Index(stored.values).get_indexer(pd.Index(dataset[dim].values))
     if (indices < 0).any():
         missing = dataset[dim].values[indices < 0][0]
-        raise NoSuchLabel(
+        raise errors.NoSuchLabel(
             f"coordinate {dim!r} has {missing!r}, which is not stored; a region must consist of"
             " stored coordinates, append_dim adds new ones"
         )
@@ -119,11 +97,11 @@ def growing(larger: Sequence[tuple[Array, tuple[int, ...]]]) -> Iterator[None]:
     Raises before anything is written if the shape of an array has changed since it was opened.
     """
     own = [location_of(array) for array, _ in larger]
-    with lock_shape(*own) as held:
+    with extension.lock_shape(*own) as held:
         try:
             for (array, shape), location in zip(larger, held, strict=True):
                 known = array.shape
-                use_location(array, location)
+                extension.use_location(array, location)
                 array.refresh()  # what is written is checked with it
                 if array.shape != known:
                     raise _changed(array, known, shape)
@@ -133,7 +111,7 @@ def growing(larger: Sequence[tuple[Array, tuple[int, ...]]]) -> Iterator[None]:
                 store_shape(array, shape)
         finally:
             for (array, _), location in zip(larger, own, strict=True):
-                use_location(array, location)
+                extension.use_location(array, location)
 
 
 def store_first(
@@ -141,7 +119,7 @@ def store_first(
 ) -> list[tuple[Array, tuple[int, ...]]]:
     """Store the shapes of arrays in stores that need them before the values; return the others."""
     for array, shape in larger:
-        if traits(array.store).commits_changes:
+        if extension.traits(array.store).commits_changes:
             store_shape(array, shape)
     return [(array, shape) for array, shape in larger if array.shape != shape]
 
@@ -153,12 +131,12 @@ def store_shape(array: Array, shape: tuple[int, ...]) -> None:
     written to the same elements.
     """
     old = array.shape
-    if not change_shape(array, shape):
+    if not extension.change_shape(array, shape):
         raise _changed(array, old, shape)
 
 
-def _changed(array: Array, known: tuple[int, ...], shape: tuple[int, ...]) -> Conflict:
-    return Conflict(
+def _changed(array: Array, known: tuple[int, ...], shape: tuple[int, ...]) -> errors.Conflict:
+    return errors.Conflict(
         f"{location_of(array)} has shape {array.shape} now, it had {known} when {shape} was begun;"
         " another writer changed it, append again"
     )
@@ -178,8 +156,8 @@ class Piece:
         """The array with its shape afterwards, which may not be stored yet."""
         if self.shape == self.array.shape:
             return self.array
-        model = with_shape(model_of(self.array), self.shape)
-        return unpublished(location_of(self.array), model).with_config(self.array.config)
+        model = extension.with_shape(extension.model_of(self.array), self.shape)
+        return extension.unpublished(location_of(self.array), model).with_config(self.array.config)
 
     @property
     def is_appended(self) -> bool:
@@ -201,9 +179,9 @@ class Piece:
             with np.errstate(**errors):  # NumPy keeps it per thread: use the caller's
                 target[part] = encode(values[inside])
 
-        size = PART if traits(target.store).cheap_requests else REMOTE_PART
-        parts = boxes.cut(stored_axes(target), size, box)
-        for_each(iter(parts), parts.count, one, values.nbytes)
+        size = PART if extension.traits(target.store).cheap_requests else REMOTE_PART
+        parts = extension.boxes.cut(stored_axes(target), size, box)
+        extension.for_each(iter(parts), parts.count, one, values.nbytes)
 
     def tasks(self) -> Writes:
         """Return the tasks that store a Dask array."""
@@ -290,7 +268,7 @@ def write(
                 if var.chunks is None:
                     var.load()
             new[path] = encoded_new(dataset, given)
-        location = new_location(store, group, zarr_format, storage_options)
+        location = extension.new_location(store, group, zarr_format, storage_options)
         return _write_new(new, location, options, compute, consolidated)
     place: dict[str, Any] = {"path": group, "storage_options": storage_options}
     if append_dim is not None:
@@ -325,14 +303,16 @@ def _write_new(
     If values are computed later, the group becomes visible before they are stored.
     """
     try:
-        made = build(location, overwrite=options.mode == "w", operation="writing a dataset")
-    except NodeExists as e:
-        raise NodeExists(
+        made = extension.build(
+            location, overwrite=options.mode == "w", operation="writing a dataset"
+        )
+    except errors.NodeExists as e:
+        raise errors.NodeExists(
             f"{e}; mode='w' replaces it, mode='a' overwrites or adds variables, append_dim appends"
             " along a dimension"
         ) from e
     with made as staged:
-        top = make_group(staged, None, overwrite=False)
+        top = extension.make_group(staged, None, overwrite=False)
         below = {path: _below(top, path, options) for path in new}
         pieces = [p for path, group in below.items() for p in _create(*new[path], group, options)]
         if compute:
@@ -387,7 +367,7 @@ def _has_members(store: Any, options: dict[str, Any]) -> bool:
     """Return True if there is a group, and it is not empty."""
     try:
         return len(open_zarr(store, "r", kind="group", **options)) > 0
-    except NodeNotFound:
+    except errors.NodeNotFound:
         return False
 
 
@@ -398,7 +378,7 @@ def _below(top: Group, path: str, options: DatasetOptions) -> Group:
         return top.require_group(path)
     found = top[path]
     if not isinstance(found, Group):
-        raise WrongNode(f"{found.name} is an array, not a group")
+        raise errors.WrongNode(f"{found.name} is an array, not a group")
     return found
 
 
@@ -420,7 +400,7 @@ def _create(
             created["config"] = {"write_empty_chunks": options.write_empty_chunks}
         try:
             array = group.create_array(name, **created)
-        except OmnizarrError as e:
+        except errors.OmnizarrError as e:
             e.add_note(
                 f"while creating the variable {name!r}; .drop_encoding() removes the encoding of"
                 " the file that it was read from"
@@ -467,7 +447,7 @@ def _check_names(
 ) -> None:
     new = [name for name in variables if name not in old]
     if new and (options.mode == "r+" or options.region is not None):
-        raise NodeNotFound(
+        raise errors.NodeNotFound(
             f"variables {new} are not stored; a region or mode 'r+' changes only stored variables"
         )
     both = sorted(given & old.keys())
@@ -492,7 +472,7 @@ def _check_lengths(arrays: Mapping[str, Array], dim: str | None) -> None:
     }
     if len({*lengths.values()}) > 1:
         told = ", ".join(f"{name} {length}" for name, length in sorted(lengths.items()))
-        raise Conflict(
+        raise errors.Conflict(
             f"variables have different lengths along {dim!r} ({told}), since another writer appends"
             f" just now, or was killed: nothing was stored. Resize the longer ones to"
             f" {min(lengths.values())} along {dim!r}, unless they are still written, and append"
@@ -530,7 +510,7 @@ def _piece(
 
 def _consolidate(top: Location, asked: bool) -> None:
     """Consolidate the metadata of a hierarchy; unless `asked`, only if the format can."""
-    with suppress(*(() if asked else (CannotExpress,))):
+    with suppress(*(() if asked else (errors.CannotExpress,))):
         consolidate_metadata(top.store, path=top.path)
 
 
@@ -560,7 +540,7 @@ def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
 
 def _check_dask() -> None:
     if not find_spec("dask"):
-        raise WrongType("compute=False needs Dask: pip install 'omnizarr[dask]'")
+        raise errors.WrongType("compute=False needs Dask: pip install 'omnizarr[dask]'")
 
 
 def _store_now(pieces: list[Piece]) -> list[Piece]:

@@ -14,23 +14,10 @@ from typing import Any
 import numpy as np
 
 import omnizarr
-from omnizarr import Array, errors
+from omnizarr import Array, errors, extension
 from omnizarr.bulk.tiles import item_bytes, stored_axes
 from omnizarr.errors import InvalidArgument, InvalidMetadata
-from omnizarr.extension import (
-    NAMES,
-    ArrayModel,
-    Location,
-    array_model,
-    as_source,
-    boxes,
-    build,
-    by_name,
-    make_group,
-    model_of,
-    node_from_description,
-    store_array,
-)
+from omnizarr.extension import ArrayModel, Location, boxes, build
 from omnizarr.interop.zarr import library
 from omnizarr.interop.zarr.arrays import ZarrArray
 from omnizarr.interop.zarr.groups import ZarrGroup
@@ -56,7 +43,7 @@ _ABOUT_STORING = ("overwrite", "config", "write_data", "write_empty_chunks", "da
 @translated()
 def one_version(zarr_format: Any, zarr_version: Any) -> Any:
     """Return the format; `zarr_version` is a deprecated name for it."""
-    known = (None, *NAMES, *(int(name) for name in NAMES if name.isdigit()))
+    known = (None, *extension.NAMES, *(int(name) for name in extension.NAMES if name.isdigit()))
     if zarr_format not in known:
         raise InvalidMetadata(
             f"Invalid value for 'zarr_format'. Expected '2, 3, or None'. Got '{zarr_format}'."
@@ -105,29 +92,29 @@ def _store_new(
             for name, value in options.items()
         }
         metadata = describe(function, options)
-        node, _ = node_from_description(target.path, metadata)
+        node, _ = extension.node_from_description(target.path, metadata)
     else:
         given: Any = own_options({k: v for k, v in options.items() if k not in _ABOUT_STORING})
-        source = as_source(options["data"]) if options.get("data") is not None else None
+        source = extension.as_source(options["data"]) if options.get("data") is not None else None
         shape: Any = given.pop("shape", None)
         shape = getattr(source, "shape", None) if shape is None else shape
         dtype = given.pop("dtype", None) or getattr(source, "dtype", None)
         del given["zarr_format"]
-        node = array_model(by_name(version), shape, dtype, given)
+        node = extension.array_model(extension.by_name(version), shape, dtype, given)
     if not isinstance(node, ArrayModel):
         raise InvalidArgument("the options describe no array")
-    location = Location(target.store, target.path, by_name(version))
+    location = Location(target.store, target.path, extension.by_name(version))
     with omnizarr.configure(write_empty_chunks=bool(runtime.write_empty_chunks)):
         if isinstance(data, Array) or hasattr(data, "async_array"):  # it may not fit into memory
             operation = "copying an array"
             with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
-                stored = store_array(staged, node, None, False)
+                stored = extension.store_array(staged, node, None, False)
                 for box in boxes.cut(stored_axes(stored), COPY_BYTES // item_bytes(stored.dtype)):
                     stored[box] = data[box]
-            stored = Array.at(location, model_of(stored))
+            stored = Array.at(location, extension.model_of(stored))
         else:
-            values = None if data is None else as_source(data)
-            stored = store_array(location, node, values, overwrite)
+            values = None if data is None else extension.as_source(data)
+            stored = extension.store_array(location, node, values, overwrite)
     for codec in getattr(metadata, "codecs", ()):
         if getattr(codec, "subchunk_write_order", None) == "colexicographic":
             errors.warn(
@@ -135,7 +122,7 @@ def _store_new(
                 " stored in the order of their index, the last axis first"
             )
     # The metadata have what is not stored, such as the order in which chunks are written.
-    described = None if metadata is None else (model_of(stored), None, metadata)
+    described = None if metadata is None else (extension.model_of(stored), None, metadata)
     return ZarrArray.adopt(stored, target.given, _runtime=runtime, _described=described)
 
 
@@ -337,8 +324,8 @@ def make_group_at(
     target: ZarrTarget, zarr_format: Any, attributes: Any, overwrite: bool
 ) -> ZarrGroup:
     """Create a group at a place."""
-    location = Location(target.store, target.path, by_name(default_format(zarr_format)))
-    made = make_group(location, with_text_keys(attributes), overwrite)
+    location = Location(target.store, target.path, extension.by_name(default_format(zarr_format)))
+    made = extension.make_group(location, with_text_keys(attributes), overwrite)
     return ZarrGroup.adopt(made, target.given)
 
 

@@ -13,17 +13,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
-from omnizarr import Array, Group, registry
+from omnizarr import Array, Group, extension, registry
 from omnizarr.errors import InvalidMetadata
-from omnizarr.extension import (
-    Attributes,
-    GroupModel,
-    Location,
-    Node,
-    by_name,
-    node_from_description,
-    open_node,
-)
+from omnizarr.extension import Attributes, GroupModel, Location, Node
 from omnizarr.interop.zarr import library, stores
 from omnizarr.interop.zarr.library import translated
 
@@ -60,8 +52,8 @@ class ZarrNode:
         target = stores.locate(store_path)
         if isinstance(data, Mapping):
             data = parse(data)
-        node, name = node_from_description(target.path, data)
-        location = Location(target.store, target.path, by_name(name or 3))
+        node, name = extension.node_from_description(target.path, data)
+        location = Location(target.store, target.path, extension.by_name(name or 3))
         made: Self = cls.at(location, node)  # type: ignore[attr-defined]  # of NodeHandle
         made._given = target.given
         made._set_up()
@@ -223,7 +215,7 @@ def with_consolidated(location: Location, document: dict[str, Any]) -> dict[str,
         return document
     below = {}
     for path, node in sorted(nodes.items(), key=lambda item: item[0].count("/")):
-        entry = below[path] = open_node(location.child(path), node).metadata.to_dict()
+        entry = below[path] = extension.open_node(location.child(path), node).metadata.to_dict()
         entry.pop("consolidated_metadata", None)
         if isinstance(node, GroupModel):  # which has all its nodes in those of the root
             entry["consolidated_metadata"] = _inline({})

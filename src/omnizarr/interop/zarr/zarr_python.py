@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from omnizarr import extension, registry
 from omnizarr.errors import MissingModule, StoreError
-from omnizarr.extension import Extent, Stage, StorageIdentity, base, check_prefix, fork, stores
+from omnizarr.extension import StorageIdentity, base, stores
 from omnizarr.interop.zarr.stores import OmnizarrStore
 
 try:
@@ -220,7 +220,7 @@ class ZarrPythonStore(base.Closeable):
 
     def erase_prefix(self, prefix: str) -> None:
         stores.check_writable(self)
-        check_prefix(prefix)
+        extension.check_prefix(prefix)
         self._run_erase(prefix, self._erase_prefix(prefix))
 
     def _run_erase(self, what: str, work: Coroutine[Any, Any, bool]) -> None:
@@ -293,11 +293,11 @@ class ListedZarrPythonStore(ZarrPythonStore):
         yield from self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        check_prefix(prefix)
+        extension.check_prefix(prefix)
         yield from self._run("list", prefix, self._below(prefix))
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
-        check_prefix(prefix)
+        extension.check_prefix(prefix)
         return self._run("list", prefix, self._list_dir(prefix))
 
 
@@ -328,7 +328,7 @@ class SessionStore(ListedZarrPythonStore):
     def identity(self, prefix: str = "") -> StorageIdentity:
         return identity.inside(("session", Session(self.inner)), prefix)
 
-    def stage(self, path: str | None = None, name: str | None = None) -> Stage:
+    def stage(self, path: str | None = None, name: str | None = None) -> extension.Stage:
         """Return a stage outside of the store."""
         return SessionStage(self, path, name)
 
@@ -346,7 +346,7 @@ class Session:
         return hash(Session)
 
 
-class SessionStage(Stage):
+class SessionStage(extension.Stage):
     """A temporary directory for new values of a session.
 
     Others see the changes of a session when it is committed, so what is replaced may go first; of a
@@ -360,10 +360,10 @@ class SessionStage(Stage):
         self._directory = TemporaryDirectory(prefix="omnizarr-")
         self.store = stores.LocalStore(self._directory.name)
 
-    def check(self, old: Extent) -> None:
+    def check(self, old: extension.Extent) -> None:
         """Do nothing: everything in a session can be replaced."""
 
-    def replace(self, old: Extent, new: Extent) -> None:
+    def replace(self, old: extension.Extent, new: extension.Extent) -> None:
         try:
             self._put(old, new)
         except BaseException:  # an interrupt must not lose anything
@@ -371,7 +371,7 @@ class SessionStage(Stage):
                 self._put(old, new)
             raise
 
-    def _put(self, old: Extent, new: Extent) -> None:
+    def _put(self, old: extension.Extent, new: extension.Extent) -> None:
         for prefix in old.prefixes:
             stores.erase_prefix(self.target, prefix)
         stores.erase_values(self.target, [*old.metadata, *old.keys])
@@ -508,7 +508,7 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
 
 
 _loop: asyncio.AbstractEventLoop | None = None
-_loop_lock = fork.lock()
+_loop_lock = extension.fork.lock()
 
 
 def _forget_loop() -> None:
@@ -517,4 +517,4 @@ def _forget_loop() -> None:
     _loop = None
 
 
-fork.on_fork(in_child=_forget_loop)
+extension.fork.on_fork(in_child=_forget_loop)

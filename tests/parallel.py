@@ -1,0 +1,39 @@
+"""Threads and processes of tests: what one of them raises is an error of the test."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from threading import Thread
+
+FORK = multiprocessing.get_context("fork")
+
+
+def together(*works: Callable[[], object]) -> None:
+    """Call each on a thread of its own; a thread that hangs or raises fails the test."""
+    errors: list[BaseException] = []
+
+    def call(work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as e:
+            errors.append(e)
+
+    threads = [Thread(target=call, args=(work,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    if errors:
+        raise errors[0]
+
+
+def run_processes(*works: Callable[[], object]) -> None:
+    """Call each in a forked process; one that hangs or raises fails the test."""
+    processes = [FORK.Process(target=work, daemon=True) for work in works]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0] * len(works)
