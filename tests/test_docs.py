@@ -49,6 +49,10 @@ def test_every_block_says_its_language() -> None:
     assert indented == [], "blocks in lists are not executed"
 
 
+def test_rows_follow_the_head_of_a_table_without_a_gap() -> None:
+    assert [d for d in PAGES if re.search(r"^\|[-| :]+\|\n\n\|", d.read_text(), re.M)] == []
+
+
 @pytest.mark.parametrize("document", PAGES, ids=lambda d: str(d.relative_to(ROOT)))
 def test_a_page_is_written_in_plain_words(document: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)

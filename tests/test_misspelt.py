@@ -31,6 +31,7 @@ def new(**options: Any) -> oz.Array:
         (lambda: new(compressors="ztsd"), "zstd"),
         (lambda: new(compressors="Zstd"), "zstd"),
         (lambda: new(codecs=["byte", "zstd"]), "bytes"),
+        (lambda: new(codecs="zsdt"), "zstd"),
         (lambda: new(filters=["dleta"]), "delta"),
         (lambda: new(codecs=["bytes", {"name": "crc32"}]), "crc32c"),
         (lambda: new(dtype="float46"), "float64"),
@@ -60,6 +61,8 @@ def test_a_misspelt_path_gets_a_suggestion(in_tmp: Path) -> None:
     oz.create_group("all.zarr").create_array("temperature", shape=3)
     with pytest.raises(oz.NodeNotFound, match=r"did you mean 'temperature'\? members: temp"):
         oz.open("all.zarr")["temprature"]
+    with pytest.raises(oz.NodeNotFound, match=r"Did you mean 'temperature'\?"):
+        oz.open("all.zarr", path="temprature")
     with pytest.raises(oz.NodeNotFound, match=r"Is the path right\?"):
         oz.open("no/folder.zarr")
 
@@ -79,6 +82,24 @@ def test_an_unknown_option_is_a_type_error() -> None:
         new(chunk=3)
     with pytest.raises(TypeError, match="attributes"):
         oz.open({}, "w", atributes={}, kind="group")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"compressors": {"name": "zstd", "level": 3}}, "give 'level' inside 'configuration'"),
+        ({"compressors": {"id": "zstd", "levl": 3}}, r"levl: not a member of codec 'zstd'"),
+        ({"compressors": {"id": "gzip", "levl": 3}}, r"levl: not a member of codec 'gzip'"),
+        ({"compressors": {"id": "blosc", "levl": 3}}, r"levl: not a member of codec 'blosc'"),
+        ({"compressors": {"id": "blosc", "shuffle": 7}}, "shuffle"),
+        ({"codecs": 5}, "5 is not a codec"),
+        ({"chunks": 2.5}, "chunks: expected positive integers"),
+        ({"chunks": 2, "shards": 4.5}, "shards: expected positive integers"),
+    ],
+)
+def test_an_unusable_value_of_an_option_is_an_error(options: Any, message: str) -> None:
+    with pytest.raises(oz.OmnizarrError, match=message):
+        new(**options)
 
 
 @pytest.mark.parametrize("mode", ["W", "ww", "rw", "wr", "w+", "wb", "write", "-w", "w--", ""])

@@ -50,6 +50,9 @@ STATEMENTS = {
     "from omnizarr.storage import LMDBStore": ("ImportError", "lmdb"),
     "from omnizarr import xarray": ("ImportError", "xarray"),
     "oz.open('s3://bucket/x.zarr')": ("ImportError", "cloud"),
+    "from omnizarr.cli.inspect import serve; serve.callback('x', '', False, (), '1MB')": (
+        *("ImportError", "serve"),
+    ),
     "oz.open('lmdb:///x')": ("ImportError", "lmdb"),
     f"oz.open({str(REFERENCES)!r})": ("ImportError", "references"),
     "oz.open('icechunk:///x')": ("ImportError", "icechunk"),

@@ -66,7 +66,7 @@ def loads(data: bytes, key: str, *, allow_nan: bool = False) -> JSON:
     """Return the value of a JSON document; `key` names it in errors."""
 
     def fail(message: str) -> InvalidMetadata:
-        problem = Problem(key, "", message)
+        problem = Problem(key, "", f"not valid JSON: {message}")
         return InvalidMetadata(f"{key!r} is not valid JSON: {message}", (problem,))
 
     if len(data) > MAX_BYTES:

@@ -178,10 +178,7 @@ def load(target: str) -> Any:
     return attrgetter(attribute)(found) if attribute else found
 
 
-_ELSEWHERE = (
-    "stores are in omnizarr.storage, codecs in omnizarr.codecs, and the names of zarr-python in"
-    " omnizarr.zarr"
-)
+_ELSEWHERE = "see omnizarr.storage, omnizarr.codecs, and omnizarr.zarr for zarr-python's names"
 
 
 def attributes(

@@ -443,7 +443,7 @@ def test_options_that_contradict_each_other_are_refused(
 
 
 def test_a_place_without_keys_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(NodeNotFound, match="no keys to copy"):
+    with pytest.raises(NodeNotFound, match="nothing to copy"):
         oz.copy(tmp_path / "nothing", {})
     with pytest.raises(NodeNotFound, match="no array or group at /b"):
         oz.copy(fill({}, 1).store, {}, path="b")

@@ -200,7 +200,7 @@ def test_a_picture_is_written_and_replaced_only_on_demand(ocean: Path) -> None:
 
 
 def test_wrong_positions_are_named(ocean: Path) -> None:
-    for position, text in (("t", "KEY=VALUE"), ("=3", "KEY=VALUE"), ("nowhere=1", "no other axis")):
+    for position, text in (("t", "KEY=VALUE"), ("=3", "KEY=VALUE"), ("nowhere=1", "no axis")):
         wrong = run("preview", ocean, "a.png", "--at", position)
         assert (wrong.exit_code, text in wrong.output) == (2, True)
     assert not Path("a.png").exists()

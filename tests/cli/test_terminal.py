@@ -16,12 +16,18 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.cli.answers import find_hierarchies
-from omnizarr.cli.terminal import command_text, json_value
+from omnizarr.cli.terminal import command_text, json_value, show_error
+from omnizarr.concurrency.retry import AnswerLost
 from tests.cli.conftest import run
 from tests.servers.web import Web
 
 pty = pytest.importorskip("pty")  # not on Windows
 OMNIZARR = [sys.executable, "-m", "omnizarr"]
+
+
+def test_an_error_is_shown_with_its_public_class(capsys: pytest.CaptureFixture[str]) -> None:
+    show_error(AnswerLost("gone"))
+    assert capsys.readouterr().err == "StoreError: gone\n"
 
 
 def on_terminal(*words: str, typed: str = "") -> tuple[int, str]:

@@ -85,7 +85,7 @@ def created(**options: Any) -> dict[str, bytes]:
 def test_without_an_entry_point_there_is_no_hierarchy() -> None:
     store = without(with_array(), "zarr.json")
     for path in ("", "a"):
-        with pytest.raises(oz.NodeNotFound, match=r"no zarr\.json|nothing is there"):
+        with pytest.raises(oz.NodeNotFound, match=r"no zarr\.json|nothing exists"):
             oz.open(store, path=path)
 
 

@@ -71,7 +71,7 @@ def test_names_that_do_not_fit_are_reported_and_not_used(names: Any) -> None:
     assert (problem.key, problem.field) == (".zattrs", "_ARRAY_DIMENSIONS")
     with pytest.raises(oz.InvalidMetadata, match="_ARRAY_DIMENSIONS"):
         oz.create_array({}, shape=(2, 3, 4), attributes={"_ARRAY_DIMENSIONS": names}, zarr_format=2)
-    with pytest.raises(oz.InvalidArgument, match="dimension_names has 1"):
+    with pytest.raises(oz.InvalidArgument, match="dimension_names needs a name"):
         oz.create_array({}, shape=(2, 3, 4), dimension_names=["time"], zarr_format=2)
 
 

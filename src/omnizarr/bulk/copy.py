@@ -182,7 +182,7 @@ class Copying:
         self._ahead: list[Entry] | None = None  # the keys, if they are few
         self._batched: list[tuple[Entry, ...]] | None = None  # those of values
         way: Mode = "update" if job.update else "overwrite" if job.overwrite else "new"
-        origin = f"{paths.show(self.path)} in {self.source!r}" if self.path else repr(self.source)
+        origin = paths.place(self.path, self.source)
         self.operation = f"copy {origin} to {self.store!r}"
         self.digest = key_digest(
             *(extension.unique_key(self.source), self.path, self.end),
@@ -215,7 +215,7 @@ class Copying:
         if mark is None or mark.kind not in (Kind.CREATE, Kind.COPY):
             return
         if extension.existing_node(self.source, self.path) is None:
-            where = f"{paths.show(self.path)} in {self.source!r}"
+            where = paths.place(self.path, self.source)
             raise StoreError(f"{where} is incomplete: {mark} was interrupted, or is still writing;"
                              " finish that first")  # fmt: skip
 
@@ -234,9 +234,8 @@ class Copying:
         ahead = [*itertools.islice(listing, LISTED)]
         rest = next(listing, None) is not None
         if not ahead:
-            raise NodeNotFound(
-                f"there are no keys to copy below {paths.show(self.path)} in {self.source!r}"
-            )
+            where = paths.place(self.path, self.source)
+            raise NodeNotFound(f"there is nothing to copy at {where}; is the path right?")
         self._ahead = None if rest else ahead
         both = count = size = None
         if not rest:

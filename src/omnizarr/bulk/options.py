@@ -324,7 +324,7 @@ class DiffOptions(MemoryOptions):
     b: Any = field(metadata=told("Another one."))
     _: KW_ONLY
     path: str | None = option(None, "The path of a node in both.")
-    other_path: str | None = option(None, "The path of the node in `b`, if it is another one.")
+    other_path: str | None = option(None, "The path of the node in `b`, if it differs.")
     rtol: float = option(
         0.0,
         "The relative tolerance: values are equal if they differ by at most"

@@ -525,4 +525,4 @@ class CopyOutput(Output):
             error.add_note(f"{self} {state}; {how}")
 
     def __str__(self) -> str:
-        return f"{paths.show(self.path)} in {self.store!r}" if self.path else repr(self.store)
+        return paths.place(self.path, self.store)

@@ -100,7 +100,7 @@ _KIND = click.Choice(
 )
 @paths_argument
 @options_of(VerifyOptions)
-@click.option("--error", "errors", type=_KIND, multiple=True, help="Findings that are errors, too.")
+@click.option("--error", "errors", type=_KIND, multiple=True, help="Findings to treat as errors.")
 @click.option("--ignore", type=_KIND, multiple=True, help="Findings to leave out.")
 @job_options
 def verify(
@@ -245,7 +245,7 @@ def stats(paths: tuple[str, ...], where: Where, storage_options: Options, **give
     """Show extremes, mean and standard deviation of the arrays in PATH.
 
     PATH is a hierarchy, or a folder with hierarchies. NaN are counted and left out. Missing chunks
-    count with the fill value, without being read.
+    count as the fill value.
     """
     if (given["range"] is None) != (given["bins"] is None):
         raise click.UsageError("a histogram needs --bins and --range; give both")
@@ -309,7 +309,7 @@ def _show_histogram(found: ArrayStats) -> None:
 @click.argument("a")
 @click.argument("b")
 @options_of(DiffOptions)
-@click.option("--storage", is_flag=True, help="Format, chunks and codecs are differences, too.")
+@click.option("--storage", is_flag=True, help="Also compare formats, chunks and codecs.")
 @job_options
 def diff(
     a: str, b: str, storage: bool, where: Where, storage_options: Options, **given: Any
@@ -320,8 +320,8 @@ def diff(
     Values are equal if they differ by at most ATOL + RTOL * abs(b). The exit code is 1 if there are
     differences, or if something could not be compared.
 
-    A and B may also be two folders: each hierarchy in A is compared with that at the same path in
-    B, and one that is only in one of them is a difference.
+    A and B may also be two folders: each hierarchy in A is compared with the one at the same
+    path in B; a hierarchy without counterpart is a difference.
     """
 
     def compare(one: str, other: str, name: str = "") -> Answer:

@@ -44,7 +44,7 @@ def copy(
     storage_options: Options,
     **given: Any,
 ) -> int:
-    """Copy SOURCE to DESTINATION, a path or URL each, byte for byte.
+    """Copy SOURCE to DESTINATION byte for byte; both are paths or URLs.
 
     All keys are copied, also files that are not Zarr, so SOURCE may be a folder of several
     hierarchies and other files. DESTINATION becomes visible when it is complete; with --overwrite,

@@ -33,7 +33,7 @@ from omnizarr.extension import ArrayModel, LocalStore, existing_node, location_o
 )
 @click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE", callback=parse_pairs,
-    help="Set an attribute to JSON, or to text that is no JSON; may be repeated.",
+    help="Set an attribute; VALUE is JSON, or else text; may be repeated.",
 )  # fmt: skip
 @click.option("--delete", multiple=True, metavar="KEY", help="Delete an attribute; repeatable.")
 def attrs(
@@ -142,7 +142,7 @@ def create(
     storage_options: Options,
     **given: Any,
 ) -> int:
-    """Create an empty array at PATH, or without --shape a group.
+    """Create an empty array at PATH, or a group if there is no --shape.
 
     Where PATH is inside a hierarchy, missing groups above it are created too.
     """

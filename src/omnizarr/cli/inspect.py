@@ -368,11 +368,12 @@ def _nested(values: Any, convert: Any) -> Any:
 @node_option
 @click.option(
     "--at", multiple=True, metavar="AXIS=NUMBER", callback=parse_pairs,
-    help="Position on an axis that the picture does not have, such as t=3; may be repeated.",
+    help="Position along an axis that is not drawn, such as t=3; may be repeated.",
 )  # fmt: skip
 @click.option(
-    "--pixels", type=click.IntRange(1), default=512, show_default=True, help="Of the longer side."
-)
+    "--pixels", type=click.IntRange(1), default=512, show_default=True,
+    help="Pixels of the longer side.",
+)  # fmt: skip
 @yes_option
 @json_option
 @storage_option
@@ -387,8 +388,8 @@ def preview(
 ) -> int:
     """Write a picture of PATH to OUTPUT, such as a.png: a plane with its channels, or a plot.
 
-    It is made from the smallest sufficient level of a pyramid, or from every nth element. Of a
-    group, the largest array is shown.
+    Of a pyramid, the smallest level that has enough pixels is read; of a large array, every nth
+    element; of a group, the largest array.
     """
     if os.path.exists(output):
         confirm(f"{output} exists; replace it?", yes)
@@ -439,11 +440,11 @@ def serve(
 ) -> None:
     """Serve PATH read-only over HTTP until Ctrl-C: the page, stored keys, and views as v2 and v3.
 
-    The page at / shows the hierarchy and its values. /store/ has the keys as they are stored, /v2/
-    and /v3/ show them in these versions to programs that know no other.
+    The page at / shows the hierarchy and its values. /store/ has the keys as they are stored; /v2/
+    and /v3/ translate them for programs that read only version 2 or 3.
     """
-
-    from omnizarr.viewer.access import ServerLimits  # noqa: PLC0415 - optional packages
+    from omnizarr import serve as start  # noqa: PLC0415 - its error says which packages to install
+    from omnizarr.viewer.access import ServerLimits  # noqa: PLC0415
 
     secret = secrets.token_urlsafe(18) if token == "random" else token
 
@@ -459,7 +460,7 @@ def serve(
 
             webbrowser.open(page)
 
-    omnizarr.serve(
+    start(
         path,
         token=secret,
         origins=origins or ("*",),

@@ -93,7 +93,7 @@ _OPTIONS = (
         "--part", metavar="K/N", callback=_parse_part,
         help="Run only part K of N, such as one job of a Slurm array.",
     ),
-    click.option("--resume", is_flag=True, help="Go on with an interrupted run."),
+    click.option("--resume", is_flag=True, help="Continue an interrupted run."),
     dry_run_option,
 )  # fmt: skip
 

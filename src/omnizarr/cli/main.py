@@ -51,7 +51,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "diff": ("check:diff", "Show the differences between two hierarchies."),
         "du": ("check:du", "Show the stored bytes of every node."),
         "preview": ("inspect:preview", "Write a picture of an array or image to a file."),
-        "serve": ("inspect:serve", "Show it in a browser, serve it to programs."),
+        "serve": ("inspect:serve", "Show data in a browser, or serve it to programs."),
     },
     "Create and change": {
         "create": ("edit:create", "Create an empty array or group."),
@@ -63,7 +63,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "convert": ("copy:convert", "Convert to another Zarr version."),
         "rechunk": ("copy:rechunk", "Change chunks, shards, compression or data types."),
         "import": ("files:import_", "Write HDF5, NetCDF4, TIFF or NumPy files as Zarr."),
-        "export": ("files:export", "Write HDF5, NetCDF4, TIFF or NumPy files from Zarr."),
+        "export": ("files:export", "Write HDF5, NetCDF4 or TIFF files from Zarr."),
         "pyramid": ("files:pyramid", "Write an OME-Zarr image with levels, or add levels."),
     },
     "Check": {
@@ -281,4 +281,4 @@ def _advice(error: BaseException | None, again: str) -> str:
 @click.option("--debug", is_flag=True, envvar="OMNIZARR_DEBUG", help="Show tracebacks of errors.")
 @click.option("--trace", is_flag=True, help="Show requests, bytes, retries and waits at the end.")
 def main(debug: bool, trace: bool) -> None:
-    """Inspect, check, copy and convert Zarr data of version 1, 2, the draft of 3, and 3."""
+    """Inspect, check, copy and convert Zarr data of versions 1, 2 and 3, and the draft of 3."""

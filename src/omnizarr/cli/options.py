@@ -296,7 +296,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     },
     "overwrite": {
         "opts": ("--overwrite", "--yes", "-y", "overwrite"),
-        "help": "Replace what exists. Without it, ask on a terminal, else refuse.",
+        "help": "Replace existing data; without this option, ask on a terminal, else refuse.",
     },
     "destination_options": {
         "opts": ("--destination-option", "destination_options"),
@@ -312,7 +312,7 @@ FIELDS: dict[str, dict[str, Any]] = {
         "opts": ("--nan-differs", "equal_nan"),
         "default": False,
         "callback": _inverted,
-        "help": "NaN is different from NaN.",
+        "help": "Treat NaN as different from NaN.",
     },
     "values": {
         "opts": ("--metadata-only", "values"),

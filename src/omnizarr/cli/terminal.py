@@ -41,7 +41,7 @@ _TEXTS = {
     "storage_options": "--storage-option",
 }
 _FLAG = re.compile(r"\b([a-z][a-z_]+)=True\b")
-_ARGUMENT = re.compile(r"\b(casting|exclude|memory|method|zarr_format)=")
+_ARGUMENT = re.compile(r"\b(casting|exclude|memory|method|variable|zarr_format)=")
 _NAME = re.compile(r"(?<=give |eave | the )(fill_value|zarr_format)\b")
 _STORAGE_OPTION = re.compile(r"storage_options=\{'(\w+)': ([^{}]*|\{[^{}]*\})\}")
 _CONFIGURED = re.compile(r", or omnizarr\.configure\([^()]*\)")  # only in a program
@@ -225,7 +225,9 @@ def show_error(error: BaseException, path: str = "", advice: str = "") -> None:
     path = redact_urls(path)
     where = f"{path}: " if path and path not in str(error) else ""
     end = f"; {advice}" if advice else ""
-    remark(f"{where}{error_message(error)}{end}", label=type(error).__name__, colour="red")
+    ours = isinstance(error, errors.OmnizarrError)
+    name = error_json(error)["error"] if ours else type(error).__name__
+    remark(f"{where}{error_message(error)}{end}", label=name, colour="red")
 
 
 def error_json(error: BaseException) -> dict[str, str]:

@@ -42,8 +42,11 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
         return Named(PREFIX + codec["id"], {k: v for k, v in codec.items() if k != "id"})
     if isinstance(codec, dict) and isinstance(codec.get("name"), str):
         configuration = codec.get("configuration", {})
+        unknown = codec.keys() - {"name", "configuration", "must_understand"}
         if not isinstance(configuration, dict):
             raise InvalidMetadata(f"configuration: expected an object, got {configuration!r}")
+        if unknown and itemsize is not None:  # what a user gives; readers ignore them in metadata
+            raise InvalidArgument(f"give {min(unknown)!r} inside 'configuration', got {codec!r}")
         named = with_defaults("codec", Named(codec["name"], configuration))
         if itemsize is None:  # part of metadata, which are complete
             return named

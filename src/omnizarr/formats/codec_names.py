@@ -227,10 +227,10 @@ def own_name(codec: Named, size: int) -> Named:
     if id_ == "blosc":
         return blosc(config, size)
     if id_ == "gzip":
-        return Named("gzip", {"level": config.get("level", 1)})
+        return Named("gzip", {"level": 1, **config})
     if id_ == "zstd":
-        level = {"level": config.get("level", 0)}
-        return Named("zstd", {**level, "checksum": bool(config.get("checksum", False))})
+        checksum = bool(config.get("checksum", False))
+        return Named("zstd", {"level": 0, **config, "checksum": checksum})
     if id_ in ("vlen-utf8", "vlen-bytes"):
         return Named(id_)
     if id_ == "bitround" and config.get("keepbits"):  # none is not allowed there
@@ -247,16 +247,9 @@ def blosc(config: dict[str, Any], size: int) -> Named:
     shuffle = config.get("shuffle", 1)
     if shuffle == -1:
         shuffle = 2 if size == 1 else 1
-    return Named(
-        "blosc",
-        {
-            "cname": config.get("cname", "lz4"),
-            "clevel": config.get("clevel", 5),
-            "shuffle": SHUFFLES[shuffle],
-            "typesize": size,
-            "blocksize": config.get("blocksize", 0),
-        },
-    )
+    settings = {"cname": "lz4", "clevel": 5, "shuffle": None, "typesize": size, "blocksize": 0}
+    own = {"shuffle": SHUFFLES[shuffle] if shuffle in (0, 1, 2) else shuffle, "typesize": size}
+    return Named("blosc", {**settings, **config, **own})
 
 
 # Items between filters. The members that state the types of decoded and of encoded items:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,12 +28,9 @@ def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Name
         return _regular(guess_chunks(shape, itemsize, byte_size(chunks, "chunks")))
     if chunks is None or chunks is True or isinstance(chunks, str):
         return _regular(guess_chunks(shape, itemsize, TARGET_BYTES))
-    one = isinstance(chunks, (int, np.integer))
-    if chunks is False or (one and chunks == -1):
+    if chunks is False:
         return _regular(tuple(max(1, n) for n in shape))
-    if one:
-        chunks = (int(chunks),) * len(shape)
-    sizes = list(chunks)
+    sizes = list(chunks) if isinstance(chunks, Iterable) else [chunks] * len(shape)
     if any(isinstance(c, (list, tuple)) for c in sizes):
         return Named("rectilinear", {"kind": "inline", "chunk_shapes": [_edges(c) for c in sizes]})
     sizes += shape[len(sizes) :]
@@ -113,9 +110,7 @@ def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[An
     if shards is True or isinstance(shards, str):
         target = SHARD_BYTES if shards in (True, AUTO) else byte_size(str(shards), "shards")
         return _grow_shard(tuple(chunks), array.shape, stored_bytes(data_type), target)
-    if isinstance(shards, (int, np.integer)):
-        shards = (shards,) * len(chunks)
-    sizes = tuple(shards)
+    sizes = tuple(shards) if isinstance(shards, Iterable) else (shards,) * len(chunks)
     lengths = [_lengths(n) if isinstance(n, (list, tuple)) else [n] for n in sizes]
     flat = [n for axis in lengths for n in axis]
     if any(isinstance(n, bool) or not isinstance(n, (int, np.integer)) for n in flat):

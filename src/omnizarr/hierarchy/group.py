@@ -529,7 +529,8 @@ class Group(NodeHandle[GroupModel]):
     @property
     def info(self) -> Info:
         """A summary of the group's metadata; the store is not accessed."""
-        info = Info(type=f"group, {title(self._location.format.name)}", path=str(self._location))
+        place = f"/{self.path} in {self.store!r}"
+        info = Info(type=f"group, {title(self._location.format.name)}", path=place)
         info.add_attributes(self._model.attributes)
         return info
 

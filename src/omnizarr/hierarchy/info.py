@@ -178,7 +178,8 @@ def size_text(size: int) -> str:
 
 def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info:
     """Summarise an array without reading a chunk."""
-    info = Info(type=f"array, {title(location.format.name)}", path=str(location))
+    place = f"{paths.show(location.path)} in {location.store!r}"
+    info = Info(type=f"array, {title(location.format.name)}", path=place)
     info["shape"] = str(array.shape)
     if array.dimension_names is not None:
         info["dimensions"] = ", ".join(n or "-" for n in array.dimension_names)

@@ -55,7 +55,7 @@ class Location:
             self.path = self.format.path(self.path)
 
     def __str__(self) -> str:
-        return f"{paths.show(self.path)} in {self.store!r}"
+        return paths.place(self.path, self.store)
 
     @property
     def is_under_one_prefix(self) -> bool:

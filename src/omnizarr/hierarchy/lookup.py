@@ -59,7 +59,7 @@ class StorePath:
         return replace(self, path=paths.join(self.path, paths.normalize(name)))
 
     def __str__(self) -> str:
-        return f"{paths.show(self.path)} in {self.store!r}"
+        return paths.place(self.path, self.store)
 
 
 def has_store_path(where: Any) -> bool:
@@ -273,7 +273,7 @@ def root_formats(store: Store, wanted: str | None = None, separator: str = ".") 
 def absence_reason(store: Store, path: str, wanted: str | None) -> str:
     """Return the message for a path without a node, with the names found instead."""
     kind = "" if wanted is None else f"{title(wanted, '')} "
-    message = f"there is no {kind}array or group at {paths.show(path)} in {store!r}"
+    message = f"there is no {kind}array or group at {paths.place(path, store)}"
     try:
         return message + _found_instead(store, path)
     except StoreError:  # such as from a server that refuses to list
@@ -306,7 +306,7 @@ def _found_instead(store: Store, path: str) -> str:
         return f" (no {ROOT_KEYS} is there){hint}"
     keys, prefixes = stores.list_dir(store, paths.prefix(path))
     if not keys and not prefixes:
-        return f"; nothing is there at all. {_similar_file(store, path)}{hint}"
+        return f"; nothing exists there. {_similar_file(store, path)}{hint}"
     names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
     some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
     return f" (no {ROOT_KEYS}; it holds: {some}){hint}"
@@ -371,15 +371,17 @@ def hierarchies_above(store: Store) -> Iterator[tuple[Store, list[Format]]]:
 
 
 def _similar_file(store: Store, path: str) -> str:
-    """Suggest a file in the same directory with a similar name."""
+    """Suggest a file or node in the same directory or group with a similar name."""
     root = None if path else stores.file_root(store)
-    if root is not None and root.parent.is_dir():
-        with suppress(OSError):  # without suffixes, which most names have in common
+    names: dict[str, str] = {}
+    with suppress(OSError, StoreError):  # without suffixes, which most names have in common
+        if path:
+            _, beside = stores.list_dir(store, paths.prefix(path.rpartition("/")[0]))
+            names = {name: name for name in (paths.name(each.rstrip("/")) for each in beside)}
+        elif root is not None and root.parent.is_dir():
             names = {Path(name).stem: name for name in os.listdir(root.parent) if name != root.name}
-            meant = errors.closest_name(root.stem, sorted(names))
-            if meant is not None:
-                return f"Did you mean {names[meant]!r}?"
-    return "Is the path right?"
+    meant = errors.closest_name(paths.name(path) or Path(root or "").stem, sorted(names))
+    return "Is the path right?" if meant is None else f"Did you mean {names[meant]!r}?"
 
 
 # The first bytes of files that are often taken for Zarr, and advice.
@@ -477,7 +479,7 @@ def check_erasable(store: Store, path: str, format: Format) -> None:
             known = format.is_zarr_key(key) or _is_chunk(store, format, key, arrays)
             if not known and not _is_same_node(store, format, key):
                 raise StoreError(
-                    f"{paths.show(path)} in {store!r} holds something that is not Zarr: {key!r};"
+                    f"{paths.place(path, store)} holds something that is not Zarr: {key!r};"
                     " nothing was erased. Move it away first, or erase it too:"
                     " group.delete(name, foreign=True)"
                 )

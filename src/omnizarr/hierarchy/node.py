@@ -208,10 +208,9 @@ class NodeHandle(Generic[M]):
         def __getattr__(self, name: str) -> Any:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if not name.startswith("_"):
-                message += (
-                    "; nodes of omnizarr.zarr have the methods of zarr-python, and"
-                    " np.asarray(array) has NumPy's"
-                )
+                is_array = hasattr(type(self), "shape")
+                own = "array[...] has NumPy's" if is_array else f"a member is group[{name!r}]"
+                message += f"; {own}; omnizarr.zarr has the methods of zarr-python"
             raise AttributeError(message, name=name, obj=self)
 
 

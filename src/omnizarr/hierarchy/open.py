@@ -293,7 +293,7 @@ def _should_open(store: Store, path: str, mode: str) -> bool:
     exists = existing_node(store, path) is not None
     if mode == "w-" and exists:
         raise NodeExists(
-            f"there is already a node at {paths.show(path)} in {store!r}; mode 'a' opens it, 'w'"
+            f"there is already a node at {paths.place(path, store)}; mode 'a' opens it, 'w'"
             " replaces it"
         )
     return mode == "a" and exists

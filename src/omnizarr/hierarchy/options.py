@@ -193,7 +193,7 @@ def _make_model(
     names = None if names is None else tuple(names)
     if names is not None and len(names) != len(lengths):
         raise InvalidArgument(
-            f"dimension_names has {len(names)} entries, but the array has {len(lengths)} axes"
+            f"dimension_names needs a name for each of {len(lengths)} axes, got {names}"
         )
     attributes = json_attributes(options.get("attributes") or {})
     if format.names_in_attributes:
@@ -313,7 +313,7 @@ def _codecs(
     front = [Named("transpose", {"order": list(reversed(range(rank)))})] if order == "F" else []
     given = options.get("codecs")
     if given is not None:
-        return (*front, *named_codecs(format, given, "codecs", size))
+        return (*front, *named_codecs(format, _several(given), "codecs", size))
     stated_filters = options.get("filters", AUTO)
     filters = named_codecs(format, _several(stated_filters), "filters", size)
     serializer = options.get("serializer", AUTO)
@@ -372,7 +372,8 @@ def _transformers(given: Iterable[Any] | None) -> Iterator[Named]:
 def _several(given: Any) -> list[Any]:
     if given is None or (isinstance(given, str) and given == AUTO):
         return []
-    return list(given) if isinstance(given, (list, tuple)) else [given]
+    is_one = isinstance(given, (str, Mapping)) or not isinstance(given, Iterable)
+    return [given] if is_one else list(given)
 
 
 def default_codecs(format: Format, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:

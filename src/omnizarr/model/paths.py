@@ -95,6 +95,11 @@ def show(path: str) -> str:
     return f"/{path}"
 
 
+def place(path: str, store: object) -> str:
+    """Return the place of a node for messages; the store alone for its root."""
+    return f"/{path} in {store!r}" if path else repr(store)
+
+
 _PIECE = re.compile(r"\*\*/?|\*|\?|\[[^]]+\]|[^*?[]+|\[")
 
 

@@ -255,7 +255,7 @@ def begin_beside(store: Store, path: str, mark: Mark, shared: bool) -> tuple[Pub
     takes_over = old.mark.kind is Kind.EXTEND or mark.kind is not Kind.EXTEND
     if shared or not (takes_over or old.mark.finished):
         raise NodeExists(
-            f"{paths.show(path)} in {store!r} {old.mark.effect}: {old.mark} was interrupted, or is"
+            f"{paths.place(path, store)} {old.mark.effect}: {old.mark} was interrupted, or is"
             " still writing; finish that first"
         )
     old.erase_journal()
@@ -371,7 +371,7 @@ def locked_destination(
                 _at_work.discard(own)
     except Taken as e:
         who = e.text.decode("utf-8", "replace") or "another job"
-        which = f"{paths.show(path)} in {store!r}" if path else repr(store)
+        which = paths.place(path, store)
         which = f"part {part[0]} of {which}" if part else which
         raise Conflict(
             f"{which} is being written by {who}; wait until it ends, or stop it"

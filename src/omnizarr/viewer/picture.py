@@ -127,7 +127,7 @@ def _fixed_positions(found: Json, array: Array, at: Mapping[str, int]) -> dict[i
     for name in at:
         if name not in names:
             others = ", ".join(names) or "none"
-            raise InvalidArgument(f"the picture has no other axis {name!r}; its axes: {others}")
+            raise InvalidArgument(f"no axis {name!r} to choose a position on; axes: {others}")
     fixed = {}
     for name, number in names.items():
         size, axis = array.shape[number], found["axes"][number]

@@ -123,8 +123,8 @@ def _listen(host: str, port: int | None) -> socket.socket:
     except OSError as e:
         listener.close()
         raise StoreError(
-            f"cannot listen at {host}:{port or PORT}: {e.strerror or e}; choose another address, or"
-            " port 0 for any that is free"
+            f"cannot listen at {host}:{port or PORT}: {e.strerror or e}; choose another port,"
+            " or 0 for any that is free"
         ) from e
     return listener
 

@@ -130,7 +130,7 @@ def test_a_view_is_read_only() -> None:
 
 
 def test_there_is_no_view_of_nothing_or_in_a_format_without_consolidated_metadata() -> None:
-    with pytest.raises(oz.NodeNotFound, match="nothing is there"):
+    with pytest.raises(oz.NodeNotFound, match="nothing exists"):
         oz.view_as(oz.storage.MemoryStore(), 3)
     with pytest.raises(oz.NodeNotFound):
         oz.view_as(SOURCES["2"](), 3, path="no")

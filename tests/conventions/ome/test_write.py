@@ -167,7 +167,8 @@ def test_memory_stays_within_a_few_units(tmp_path: Path, monkeypatch: pytest.Mon
     [
         ({"axes": "yx"}, "3 axes, but 2 are named"),
         ({"axes": "xxx"}, "contains the same name twice"),
-        ({"axes": "zyx", "scale": (1, 2)}, "scale has 2 entries"),
+        ({"axes": "zyx", "scale": (1, 2)}, "scale needs a number"),
+        ({"axes": "zyx", "scale": 0.5}, "scale needs a number for each of 3 axes, got 0.5"),
         ({"scale": {"q": 2}}, "unknown axis 'q'"),
         ({"unit": "furlong"}, "unknown unit 'furlong'"),
         ({"method": "median"}, "known: mean"),

@@ -71,7 +71,8 @@ class Explanation(Outcome):
         for other in self.alternatives:
             shards = f" in shards {other['shards']}" if other["shards"] else ""
             size = extension.size_text(round(other["fetched_bytes"]))
-            shown[f"chunks {other['chunks']}{shards}"] = f"{other['requests']:.4g} requests, {size}"
+            cost = f"{other['requests']:.4g} requests, {size}"
+            shown[f"with chunks {other['chunks']}{shards}"] = cost
         return str(shown)
 
 

@@ -423,7 +423,7 @@ def stats(given: StatsArguments) -> StatsReport:
     """Return the minimum, maximum, mean, standard deviation and counts of each array.
 
     Values are as NumPy has them for the whole array in float64, with NaN left out and counted.
-    Missing chunks count with the fill value.
+    Missing chunks count as the fill value.
 
     Raises:
         NodeNotFound: If there is no such node.

@@ -432,7 +432,7 @@ def passes_text(source: BoundArray, target: BoundArray, passes: Passes) -> str:
     at_once = extension.counted(passes.tasks, "task") + " at a time"
     if passes.intermediate is None:
         again = first.bytes_read / size if size else 1
-        times = "" if again < 1.01 else f", {again:.1f} times what there is"
+        times = "" if again < 1.01 else f", {again:.1f} times the size of the array"
         read = f"{extension.size_text(first.bytes_read)}{times}"
         return f"{text}; one pass of boxes {boxes} reads {read}; {at_once}"
     return (

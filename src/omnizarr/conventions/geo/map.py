@@ -335,7 +335,7 @@ def _variable(group: Group, name: str | None) -> Array:
         names = ", ".join(array.path.rpartition("/")[2] for array in arrays) or "none"
         raise errors.WrongNode(
             f"{group.name} in {group.store!r} has {len(arrays)} arrays that could be the map;"
-            f" name one with variable=: {names}"
+            f" choose one with variable=NAME: {names}"
         )
     return arrays[0]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -95,9 +95,9 @@ def per_axis(
         for name in given.keys() - set(names):
             raise InvalidArgument(f"{what}: unknown axis {name!r}; axes: {', '.join(names)}")
         return tuple(float(given.get(name, default)) for name in names)
-    found = tuple(float(n) for n in given)
+    found = tuple(float(n) for n in given) if isinstance(given, Iterable) else (given,)
     if len(found) != len(axes):
-        raise InvalidArgument(f"{what} has {len(found)} entries, but there are {len(axes)} axes")
+        raise InvalidArgument(f"{what} needs a number for each of {len(axes)} axes, got {given!r}")
     return found
 
 
@@ -477,7 +477,7 @@ def _set_chunks(options: Any, axes: Sequence[model.Axis], shape: Sequence[int], 
 
 
 def _kept_metadata(metadata: model.Metadata, image: Image, rendered: bool) -> model.Metadata:
-    """Return new metadata with what only the old image has; with `rendered`, its channels too."""
+    """Complete new metadata from the old image, with `rendered` also its channels."""
     old, omero = image.metadata, metadata.omero
     if rendered and old.omero is not None:
         omero = old.omero if omero is None else replace(omero, extra=old.omero.extra)

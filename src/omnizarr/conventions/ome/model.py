@@ -504,7 +504,7 @@ def _channel(axis: Axis, length: int, wanted: Any, channels: Sequence[str | None
     known = isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool)
     if known and -length <= wanted < length:
         return int(wanted) % length
-    raise SelectionError(f"axis {axis.name!r} has {length} channels, but not {wanted!r}")
+    raise SelectionError(f"axis {axis.name!r} has {length} channels; {wanted!r} is not one of them")
 
 
 _PREFIXES = {
