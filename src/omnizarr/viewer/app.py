@@ -26,7 +26,6 @@ from omnizarr.extension import LeadsOutside, Store, ThreadPool, can_list, traits
 from omnizarr.viewer import access, keys
 from omnizarr.viewer.describe import caused_by, chunk_map, find_array, public_message
 from omnizarr.viewer.folder import Folder, Located
-from omnizarr.viewer.metrics import Metrics
 from omnizarr.viewer.values import TEXT, EncodedValues, Parts, TooLarge, Wanted, read_values
 
 T = TypeVar("T")
@@ -62,7 +61,7 @@ class Served:
         self._policy = _POLICY + " ".join(around)
         self.folder = Folder(store, follow_links=options.follow_links)
         self.store = self.folder.store
-        self.numbers = Metrics()
+        self.numbers = access.Metrics()
 
     # Threads
 

@@ -17,7 +17,7 @@ import pytest
 import omnizarr as oz
 from omnizarr.stores import MemoryStore
 from omnizarr.stores.http import HTTPStore
-from omnizarr.viewer import app, metrics
+from omnizarr.viewer import access, app
 from omnizarr.viewer.access import ServerLimits
 from tests.cli.conftest import run
 from tests.viewer.conftest import client_of
@@ -90,7 +90,7 @@ def test_metrics_count_what_was_answered_and_refused(lake: Path) -> None:
 def test_slow_requests_are_logged_without_their_query(
     lake: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(metrics, "SLOW", -1.0)
+    monkeypatch.setattr(access, "SLOW", -1.0)
     with caplog.at_level(logging.INFO, "omnizarr"), client_of(lake, token="secret") as client:
         client.get("health?token=secret")
     (message,) = [record.getMessage() for record in caplog.records if "took" in record.message]
