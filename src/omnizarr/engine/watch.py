@@ -104,8 +104,7 @@ class ArrayWatch:
     def confirm_shape(self) -> bool:
         """Return True if no other writer has changed the shape, or is about to.
 
-        The caller holds the locks of the chunks that it asks for. Raises NodeChanged if the array
-        was made smaller.
+        The caller holds the locks of these chunks. Raises NodeChanged if the array is smaller now.
         """
         idle = key_locks.is_free(key_locks.SHAPE, self._keys) and self._is_unlocked()
         stored = self.confirm()  # afterwards: who changes it holds the lock until it is stored

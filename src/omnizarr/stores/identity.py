@@ -6,8 +6,7 @@ another if the other's first container is among its own.
 
 A cache needs more (`portable_key`): a wrapper may change values, a server may depend on headers,
 and an inode may be used again by another file. A class declares by its own method
-`identity_details` what else its values depend on; a subclass, which may change anything, has to
-declare it again.
+`identity_details` what else its values depend on, and its subclasses declare that again.
 """
 
 from __future__ import annotations
