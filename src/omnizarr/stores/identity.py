@@ -30,7 +30,7 @@ StorageIdentity: TypeAlias = tuple[Hashable, ...]
 FileNumber: TypeAlias = tuple[int, int]  # device and inode
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: one is made for many reads
 class ObjectIdentity:
     """An object by its identity, kept alive so that no other object can take it."""
 
