@@ -212,8 +212,7 @@ def find_members(
 ) -> list[dict[str, Span]] | None:
     """Return the spans of an object's members, then of each nested object that `names` leads to.
 
-    None stands for data that are not a valid object; names that occur twice inside of a member may
-    not be noticed.
+    None stands for data that are not a valid object; names may occur twice inside of a member.
     """
     if _compiled is not None:
         return _compiled(data, names, allow_nan or _bare_nan)

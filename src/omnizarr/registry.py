@@ -188,8 +188,7 @@ def attributes(
 
     `targets` are below the package. A name that needs a package which is not installed is an
     `AttributeError`, so that ``hasattr``, ``help`` and completion work; ``from … import …`` keeps
-    the message, which says what to install. ``__all__`` is `public` without such names, unless
-    the module has its own.
+    the message, which says what to install. ``__all__`` is `public` without such names, if given.
     """
 
     def get(name: str) -> Any:

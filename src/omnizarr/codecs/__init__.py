@@ -103,31 +103,24 @@ for _target, _names in {
     for _name in _names.split():
         registry.register("codec", _name, f"omnizarr.codecs.{_target}")
 
-# Imported on first use.
-_SAME = {
-    "codec": "ArrayArrayCodec ArrayBytesCodec BytesBytesCodec Codec Configured Spec as_bytes_array",
-    "pipeline": "CodecPipeline bind_codec bind_pipeline",
-    "compressors": "Zlib",
-    "cast_value": "CastValue",
-    "scale_offset": "ScaleOffset",
-}
-_LATER = {name: f"codecs.{at}:{name}" for at, names in _SAME.items() for name in names.split()}
-_LATER |= {
-    # The names that numcodecs has, for versions 1 and 2.
-    "BZ2": "codecs.compressors:Bz2",
-    "Blosc": "codecs.blosc:NumcodecsBlosc",
-    "GZip": "codecs.compressors:Gzip",
-    "LZMA": "codecs.compressors:Lzma",
-    # The names that zarr-python has.
-    "BloscCodec": "codecs.blosc:Blosc",
-    "BytesCodec": "codecs.serializers:Bytes",
-    "Crc32cCodec": "codecs.compressors:Crc32c",
-    "GzipCodec": "codecs.compressors:StrictGzip",
-    "ShardingCodec": "codecs.sharding:ShardingIndexed",
-    "TransposeCodec": "codecs.filters:Transpose",
-    "VLenBytesCodec": "codecs.serializers:VlenBytes",
-    "VLenUTF8Codec": "codecs.serializers:VlenUtf8",
-    "ZstdCodec": "codecs.compressors:Zstd",
+# Imported on first use; an equals sign is before the name in the module. Names are those of
+# numcodecs, for versions 1 and 2, or of zarr-python, if they end in Codec.
+_LATER = {
+    name.partition("=")[0]: f"codecs.{module}:{name.rpartition('=')[2]}"
+    for module, names in {
+        "blosc": "Blosc=NumcodecsBlosc BloscCodec=Blosc",
+        "cast_value": "CastValue",
+        "codec": "ArrayArrayCodec ArrayBytesCodec BytesBytesCodec Codec Configured Spec"
+        " as_bytes_array",
+        "compressors": "BZ2=Bz2 Crc32cCodec=Crc32c GZip=Gzip GzipCodec=StrictGzip LZMA=Lzma Zlib"
+        " ZstdCodec=Zstd",
+        "filters": "TransposeCodec=Transpose",
+        "pipeline": "CodecPipeline bind_codec bind_pipeline",
+        "scale_offset": "ScaleOffset",
+        "serializers": "BytesCodec=Bytes VLenBytesCodec=VlenBytes VLenUTF8Codec=VlenUtf8",
+        "sharding": "ShardingCodec=ShardingIndexed",
+    }.items()
+    for name in names.split()
 }
 
 if not TYPE_CHECKING:  # for which any name would be one of the module's

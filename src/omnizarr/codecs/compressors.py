@@ -1,8 +1,7 @@
 """Compressors of bytes, gzip, zlib, zstd, bz2, lzma and lz4, and the checksum crc32c.
 
-libdeflate (package deflate) does the work of gzip and zlib if the size is known. It reads one
-member only, so the trailer is compared too; several members or a wrong end are left to zlib, which
-reports them.
+libdeflate (package deflate) does the work of gzip and zlib if the size is known. It reads only one
+member, so the trailer is compared too; zlib reads several members, and reports a wrong end.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 The index is a uint64 pair (offset, length) for every inner chunk in C order, both 2^64-1 where
 there is none, stored by codecs of its own at the start or the end. Inner chunks may be stored in
-any order, with gaps between them. The chunk cache and the draft's storage transformer also use
-`ShardLayout`.
+any order, with gaps between them. The chunk cache and the draft's sharding use `ShardLayout`, too.
 """
 
 from __future__ import annotations

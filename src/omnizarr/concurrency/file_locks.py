@@ -93,8 +93,7 @@ class _File:
 class locked_files:
     """Wait until no other process or thread has these keys of a directory, and hold them.
 
-    The empty key stands for all. Directories that are made for the lock, where a node is no more,
-    are removed with it.
+    The empty key stands for all. Directories that have to be made for the lock are removed with it.
     """
 
     __slots__ = ("_file", "_has_all", "_keys", "_path")

@@ -46,8 +46,7 @@ def lock() -> threading.RLock:
 def never_release(inherited: Any) -> None:
     """Keep an object that was inherited from the parent until this process ends.
 
-    The kernel watches a connection for both processes; closing it here would make the parent wait
-    for ever.
+    A connection is watched for both processes; closed here, it would have the parent wait for ever.
     """
     import ctypes  # noqa: PLC0415 - slow, and needed in few forked children only
 
@@ -172,8 +171,7 @@ class Usage:
     def close(self, release: Callable[[], object]) -> None:
         """Let no more threads in, wait until all have left, and call `release`.
 
-        A finaliser may close what its own thread is using: then `release` is called at the end of
-        that use.
+        A finaliser may close what its own thread uses: then `release` is called after that use.
         """
         self.closed = True
         if not self._inside.wait_for_others(WAIT):

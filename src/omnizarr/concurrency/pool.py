@@ -2,8 +2,7 @@
 
 An error of one call drops those that have not begun and is raised when the others have ended, so
 that the caller may close what they use. An interrupt (Ctrl-C) waits for calls that may take long,
-such as a request that a server does not answer, at most for `INTERRUPT_WAIT`; a second one leaves
-at once.
+such as a request to a silent server, at most for `INTERRUPT_WAIT`; a second one leaves at once.
 
 All reads and writes of a process have one budget of threads and of bytes. A call that comes while
 others are busy, or from one of their threads, gets fewer threads, so that threads do not multiply
@@ -342,10 +341,7 @@ _requests = ThreadPool(None, "omnizarr-request")
 def in_parallel(
     function: Callable[[A], R], items: Sequence[A], at_once: int | None = None
 ) -> list[R]:
-    """Return the results for all items, in order; `at_once` limits the calls at a time.
-
-    The first error drops the calls that have not begun, and is raised when the others have ended.
-    """
+    """Return the results for all items, in order; `at_once` limits the calls at a time."""
     # Neither the pool's own threads nor a finaliser may wait for what their own thread holds.
     if len(items) < 2 or _request.pool is _requests or holds_below(INTERNAL + 1):
         return [function(item) for item in items]

@@ -148,10 +148,7 @@ def take_retry(options: dict[str, Any]) -> Retry:
 def retry_conflicts(
     attempt: Callable[[], T], consequence: str, event: str = "changed by another writer"
 ) -> T:
-    """Return what `attempt` returns, called again while it raises `Overtaken`.
-
-    `consequence` ends the message where other writers were quicker every time.
-    """
+    """Return what `attempt` returns; call it again while it raises `Overtaken`."""
     try:
         return CONFLICTS.call(attempt, Overtaken)
     except Overtaken as e:

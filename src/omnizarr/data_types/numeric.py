@@ -81,8 +81,7 @@ def bind_numeric(named: Named) -> DataType:
 def _numpy_type(name: str) -> np.dtype[Any]:
     """Return the NumPy type of one of `NUMERIC_NAMES`; raise if it does not exist here.
 
-    NumPy has no complex numbers of fewer than 64 bits: items are records of the fields ``real`` and
-    ``imag`` (`is_complex_pair`).
+    Complex numbers of fewer than 64 bits are records of ``real`` and ``imag`` (`is_complex_pair`).
     """
     if name in COMPLEX_PARTS:
         part = _numpy_type(COMPLEX_PARTS[name])

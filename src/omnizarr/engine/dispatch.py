@@ -248,8 +248,7 @@ def _store_steadily(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> N
 def _changed(array: BoundArray, plan: Plan, only: Coords | None, ends: bool) -> list[str]:
     """Return the keys of chunks that are changed in part; chunks written whole need no lock.
 
-    Chunks that a transformer stores with others are never whole; with `ends`, those with elements
-    beyond the shape are not.
+    Chunks stored together are never whole, nor, with `ends`, those that reach beyond the shape.
     """
     untransformed = array.chunk_store is array.store
     if untransformed and isinstance(plan, ProductPlan):

@@ -268,10 +268,7 @@ def run(
 
 
 def on_threads(function: Any, wanted: int | None, *args: Any, known: tuple[Any, ...] = ()) -> Any:
-    """Call the kernel with threads, all by default; None if there is not enough memory.
-
-    The reference engine may need less, or raises an error that says more.
-    """
+    """Call the kernel with threads, all by default; None if there is not enough memory."""
     limit = config.get().threads
     share = take_threads(wanted or limit, limit)
     try:
@@ -285,10 +282,7 @@ def on_threads(function: Any, wanted: int | None, *args: Any, known: tuple[Any, 
 def _decode_each(
     array: BoundArray, plan: Plan, out: npt.NDArray[Any], layout: Layout, skip_missing: bool
 ) -> list[int]:
-    """Fetch chunks and decode each when it comes, while others are on their way.
-
-    The threads that fetch them decode them, as many at a time as `threads` allows.
-    """
+    """Fetch chunks; who fetches one decodes it when it comes, up to `threads` at a time."""
     rows, left = [*plan.rows()], list[int]()
     listed = [[(row.region, row.outer, row.whole)] for row in rows]
     decoders, data = thread_slots(), out.view(items[out.itemsize])

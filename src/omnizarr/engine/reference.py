@@ -43,10 +43,7 @@ def read(
 
 
 def fetch(array: BoundArray, plan: Plan, nbytes: int, use: Callable[[Row, Any], None]) -> None:
-    """Call `use` for every row with the decoder of its part, or None if its chunk is missing.
-
-    `nbytes` is the size of the result. Calls may run in parallel.
-    """
+    """Call `use` for every row, also in parallel, with a decoder, or None for a missing chunk."""
     store, count = array.chunk_store, plan.count
     # Of files, threads that each read and decode some are quicker than fetching ahead.
     in_files = stores.file_root(store) is not None

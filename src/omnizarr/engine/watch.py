@@ -29,6 +29,7 @@ from omnizarr.publish.publication import wait_for_replacement
 from omnizarr.publish.stage import epoch, replacements
 from omnizarr.stores import direct_file_root, direct_values, get_existing, supports_compare_and_set
 from omnizarr.stores.base import traits
+from omnizarr.stores.identity import ObjectIdentity
 from omnizarr.stores.leases import lease_key
 
 T = TypeVar("T")
@@ -79,7 +80,7 @@ class ArrayWatch:
             return lambda: kernel.identity(path)
         if type(values) is dict:
             self._is_quick = True
-            return lambda: _Same(values.get(key))
+            return lambda: ObjectIdentity(values.get(key))
         return lambda: [replacements[0], store.get(key)]
 
     def note_missing(self) -> None:
@@ -104,8 +105,7 @@ class ArrayWatch:
     def confirm_shape(self) -> bool:
         """Return True if no other writer has changed the shape, or is about to.
 
-        The caller holds the locks of the chunks that it asks for. Raises NodeChanged if the array
-        was made smaller.
+        The caller holds the locks of these chunks. Raises NodeChanged if the array is smaller now.
         """
         idle = key_locks.is_free(key_locks.SHAPE, self._keys) and self._is_unlocked()
         stored = self.confirm()  # afterwards: who changes it holds the lock until it is stored
@@ -243,20 +243,6 @@ class ArrayWatch:
 def is_smaller(new: ArrayModel, old: ArrayModel) -> bool:
     """Return True if an array was cut along any axis."""
     return any(a < b for a, b in zip(new.shape, old.shape, strict=True))
-
-
-class _Same:
-    """Compares a value in memory by identity."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other._value is self._value
-
-    __hash__ = None  # type: ignore[assignment]  # only compared
 
 
 def _file_identity(path: bytes) -> tuple[int, ...] | None:

@@ -234,10 +234,7 @@ def without_order(named: Named) -> Named:
 
 
 def renamed_struct(named: Named) -> Named:
-    """Return a structure by its registered name and form; others unchanged.
-
-    ``structured``, with pairs for fields, is only to be read.
-    """
+    """Return ``structured``, which has pairs for fields, as a ``struct``; others unchanged."""
     if named.name not in ("struct", "structured"):
         return named
     try:

@@ -322,8 +322,7 @@ def build(location: Location, *, overwrite: bool, operation: str, implied: bool 
     """Begin to write a node that is published when it is complete.
 
     Raises before anything is stored if a node exists and `overwrite` is False, if it cannot be
-    replaced, or if nothing can be written. `operation` is named in messages about a node whose
-    writer was interrupted.
+    replaced, or if nothing can be written. Messages about an interrupted writer name `operation`.
     """
     with lock_replacement(location.store) if overwrite else nullcontext():
         old = check_new(location, overwrite, implied)

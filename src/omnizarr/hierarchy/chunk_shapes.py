@@ -65,8 +65,7 @@ def guess_chunks(
 ) -> tuple[int, ...]:
     """Return a chunk shape of at most `target` bytes: axes are halved until it fits.
 
-    Each time the longest axis is halved, or, with a `cost` of chunk shapes, the axis after whose
-    halving it is lowest.
+    That is the longest axis, or, with a `cost` of chunk shapes, the one with the lowest cost after.
     """
     chunks = tuple(max(1, n) for n in shape)
     while math.prod(chunks) * itemsize > target and max(chunks, default=1) > 1:

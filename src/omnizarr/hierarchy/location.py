@@ -157,8 +157,7 @@ class Location:
     def child_names(self, *, warns: bool = False) -> dict[str, str | None]:
         """List names one level below that may be nodes, with the kind if the key shows it.
 
-        With `warns`, warn if the listing shows that one may be absent, since the writer that
-        replaced it was interrupted.
+        With `warns`, warn if the listing shows that one is absent by an interrupted replacement.
         """
         if not stores.can_list(self.store):
             raise errors.StoreError(f"cannot list the members of {self}; open them by name")
@@ -201,8 +200,7 @@ class Location:
     ) -> Node:
         """Store the metadata that differ from `old`, and return the node as it will be read back.
 
-        `put` stores the value of one key, or erases it for None, instead of the store, whose caller
-        has checked that it may.
+        `put`, if given, stores the value of one key, or erases it for None, instead of the store.
         """
         if put is None:
             self.check_writable()

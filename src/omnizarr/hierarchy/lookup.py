@@ -81,8 +81,7 @@ def resolve_store_path(
 ) -> tuple[Store, str]:
     """Turn the arguments of a user into a store and a path in it.
 
-    `store` may also be a `StorePath`, or any other object with a store and a path, such as an array
-    or a group; `path` is then relative to it.
+    `store` may also be any object with a store and a path, such as an array; `path` is below that.
     """
     if mode not in MODES:
         raise errors.InvalidArgument(f"mode {mode!r} is not known; {_MODES_EXPLAINED}")
@@ -439,8 +438,7 @@ def walk_nodes(
 ) -> Iterator[tuple[Location, Node | Exception]]:
     """Yield a node and all nodes below it, parents first; an error for each unreadable node.
 
-    Raises if the members of a group cannot be listed, and unless `whole` is False, if some may be
-    absent (`check_whole`).
+    Raises if members cannot be listed or, unless `whole` is False, may be absent (`check_whole`).
     """
     if whole:
         check_whole(start.store, start.path)

@@ -379,8 +379,7 @@ def _several(given: Any) -> list[Any]:
 def default_codecs(format: Format, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
     """Return the default codecs for items of a size, or with the codec of a variable type.
 
-    If the setting is a list, its codec from array to bytes, and the codecs before it, are for fixed
-    items; a variable type has its own.
+    Of a setting that is a list, variable types use only the codecs after that from array to bytes.
     """
     chosen = config.get().codecs
     if isinstance(chosen, str):

@@ -30,8 +30,7 @@ from omnizarr.errors import InvalidMetadata, Problem
 class Named:
     """A codec, data type, grid, key encoding or transformer, not yet bound to code.
 
-    `stated` and `where` are for errors: the name in the metadata, if it is a different one, and
-    the position there.
+    `stated` and `where` are for errors: the name in the metadata, if another, and the position.
     """
 
     name: str

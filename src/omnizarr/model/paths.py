@@ -21,8 +21,7 @@ _OURS = re.compile(r"\.__omnizarr_[a-z]+__")
 def normalize(path: str | bytes | None) -> str:
     r"""Return the stored form of a path, without outer and repeated slashes.
 
-    A segment `.` or `..` raises: no path points outside its hierarchy, also where `\` is taken for
-    `/`, as `forward` does.
+    A segment `.` or `..` raises, also where `\` is taken for `/`: no path leaves its hierarchy.
     """
     if not path and (path is None or isinstance(path, (str, bytes))):
         return ""

@@ -3,8 +3,7 @@
 A `Publication` is staged beside the node that it replaces, or written in its place with the
 metadata deferred. One marker shows its state: with what is staged, or beside the chunks, or beside
 a visible node that a job changes otherwise. The marker names the journal of a job; it says when the
-result is visible, and is erased last, so that whatever is killed is finished by the same job with
-``resume``.
+result is visible, and is erased last: what is killed is finished by the same job with ``resume``.
 """
 
 from __future__ import annotations
@@ -199,8 +198,7 @@ def find(
 ) -> Publication | None:
     """Return the publication of an interrupted plan, or of one that other processes have begun.
 
-    A replacement in which it was killed is completed. `staged` is the result of
-    `find_staged`, where several plans are looked for.
+    A replacement in which it was killed is completed. `staged` has what `find_staged` returned.
     """
     if resume:
         found = (find_staged(store) if staged is None else staged).get(plan)

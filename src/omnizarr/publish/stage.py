@@ -3,8 +3,7 @@
 A `Stage` keeps new values below a prefix of the store itself and copies them key by key, or renames
 them in one transaction; `DirectoryStage` renames files, and `MemoryStage` moves values. Metadata is
 erased first and stored last, so that a reader finds the old node, none, or the new one, never a
-mixture. A plan that is stored beside the staged values lets `recover` finish, or undo, what a
-killed writer began.
+mixture. From a plan beside the staged values `recover` finishes, or undoes, what was interrupted.
 """
 
 from __future__ import annotations
@@ -385,11 +384,8 @@ class Stage:
     def _apply(self, plan: Plan, old: Extent | None = None) -> None:
         """Erase old values and copy new ones; may be repeated after an interruption.
 
-        Of every node the metadata are erased first, and stored last: so a reader that finds a node
-        finds all its values.
-
-        With `old`, what was added to it since the plan was made is erased, too, if that can be
-        done in one step.
+        The metadata of a node are erased first and stored last: where it is, so are its values.
+        With `old`, what was added since the plan was made is erased, too, if one step can do that.
         """
         metadata, staged = set(plan["metadata"]), plan["new"]
         documents = {*metadata, *plan.get("documents", ())}

@@ -195,8 +195,7 @@ class IndexedShards:
     def change_many(self, changes: Mapping[str, Bytes | None]) -> None:
         """Store (or erase: None) several values, each shard once.
 
-        A shard is read first unless all of its chunks are given. Those outside the array count
-        too: they may have been kept by a resize.
+        A shard is read first unless all of its chunks are given, also those outside the array.
         """
         check_writable(self)
         shards: dict[str, dict[int, Bytes | None]] = {}

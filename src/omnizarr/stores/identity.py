@@ -6,8 +6,7 @@ another if the other's first container is among its own.
 
 A cache needs more (`portable_key`): a wrapper may change values, a server may depend on headers,
 and an inode may be used again by another file. A class declares by its own method
-`identity_details` what else its values depend on; a subclass, which may change anything, has to
-declare it again.
+`identity_details` what else its values depend on, and its subclasses declare that again.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ StorageIdentity: TypeAlias = tuple[Hashable, ...]
 FileNumber: TypeAlias = tuple[int, int]  # device and inode
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: one is made for many reads
 class ObjectIdentity:
     """An object by its identity, kept alive so that no other object can take it."""
 

@@ -203,8 +203,8 @@ def update_value(
     `change` gets the current value, None if there is none, and returns the new one, the same
     object to change nothing, or None to erase the key. It is called again if another writer has
     replaced the value meanwhile, and perhaps on top of its own result if the answer was lost;
-    `consequence` ends the message if that happens every time. For a
-    store without compare-and-set, the caller has to lock the key.
+    `consequence` ends the message if that happens every time. For a store without compare-and-set,
+    the caller has to lock the key.
     """
     comparing = store if supports_compare_and_set(store) else None
 

@@ -6,8 +6,7 @@ get many requests at a time, others one batch for many values. Values that are l
 
 A later update has to notice every change of the source. A copy in a directory therefore gets a
 modification time that tells the state of its source when it was listed, before it was read. In a
-bucket a copy has the time at which it was stored: a source that has changed until then is copied
-again at once.
+bucket a copy has the time at which it was stored: a source that changed until then is copied again.
 """
 
 from __future__ import annotations

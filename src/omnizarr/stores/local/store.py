@@ -1,7 +1,6 @@
 """A store in a directory: keys are paths below it, values are files.
 
-A file gets its name when it is complete, so that a reader, or a crash, sees the old value or the
-new one, never a part.
+A file gets its name when it is complete: a reader, or a crash, sees the old or the new value.
 """
 
 from __future__ import annotations

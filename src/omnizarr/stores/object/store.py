@@ -148,8 +148,7 @@ class ObjectStore(base.ListedStore):
     ) -> None:
         """Wrap a store of obstore for a cloud, or a `Bucket`.
 
-        `absent_status`: status codes that mean a missing key on this server besides 404, such as
-        403 if a bucket may not be listed.
+        `absent_status`: more status codes of a missing key, as 403 if a bucket may not be listed.
         """
         inner = ""
         if not isinstance(store, Bucket):

@@ -100,8 +100,7 @@ class _TargetFolder(LocalStore):
 class Targets:
     """The stores of the targets of one set of references.
 
-    `folder` is where the references are: the path of a directory, or a URL with the store of its
-    files. Relative targets are below it.
+    Relative targets are below `folder`: the path of a directory, or a URL with the store of files.
     """
 
     def __init__(

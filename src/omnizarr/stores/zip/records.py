@@ -69,8 +69,7 @@ def read_directory(
 ) -> Directory | None:
     """Return the directory that ends with `tail`, the last bytes; None if there is none.
 
-    `size` may be unknown if nothing is in front of the archive. `read(start, length)` may return
-    less than requested.
+    `size` may be unknown if nothing is in front of the archive. `read(start, length)` may be short.
     """
     at = tail.rfind(END)
     while at >= 0:

@@ -3,8 +3,7 @@
 An archive is read from a file, or from any store that reads parts of values; it is written to a
 file, by one process. A value that is set again replaces the old one; `compact` reclaims the space.
 A file is complete when the store is closed, flushed or no longer used. Files with the ending
-``.ozx`` are single-file OME-Zarr (RFC-9): metadata comes first, in breadth-first order, and the
-comment says so.
+``.ozx`` are single-file OME-Zarr (RFC-9): metadata come first, breadth-first; the comment says so.
 """
 
 from __future__ import annotations
