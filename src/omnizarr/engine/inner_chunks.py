@@ -67,13 +67,17 @@ class InnerPlan:
         return cls(inner, rows, numbers)
 
     def parts(self, most: int) -> list[Integers]:
-        """Return the inner chunks shard by shard, `most` at a time; raise if those are many parts.
+        """Return the inner chunks of some shards at a time, about `most`; raise if many parts.
 
-        The kernel looks at all inner chunks for each part.
+        The kernel looks at all inner chunks for each part. A shard is in one part, since another
+        writer may replace it between two.
         """
         if len(self.rows) > MAX_PARTS * most:
             raise SelectionError(f"{len(self.rows)} inner chunks do not fit the memory")
-        return np.split(np.argsort(self.rows, kind="stable"), range(most, len(self.rows), most))
+        order = np.argsort(self.rows, kind="stable")
+        begins = np.append(np.flatnonzero(np.diff(self.rows[order])) + 1, len(order))
+        cuts = begins[np.searchsorted(begins, np.arange(most, len(order), most))]
+        return [part for part in np.split(order, np.unique(cuts)) if len(part)]
 
     def fetch(self, array: BoundArray, coords: list[Coords], some: Integers) -> list[Buffer | None]:
         """Return a value for every row: the bytes of some inner chunks, empty ones of the others.
