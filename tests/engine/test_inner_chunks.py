@@ -126,6 +126,25 @@ def test_what_the_kernel_reads_is_what_the_reference_engine_reads(
     assert not np.size(found) or trace.total.decode_seconds > 0
 
 
+def test_a_shard_that_appears_meanwhile_is_read_as_a_whole() -> None:
+    store = oz.storage.MemoryStore(values := dict[str, bytes]())
+    array = oz.create_array(store, shape=16, dtype="i4", chunks=2, shards=8, fill_value=7)
+    array[...] = 1
+    shards = {key: values.pop(key) for key in ("c/0", "c/1")}
+
+    class Appearing(Server):
+        def get_many(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
+            found = super().get_many(requests)
+            if any(key in shards for key, _ in requests):
+                self.values |= shards
+            return found
+
+    one = oz.configure(in_flight=1, threads=1)
+    with mock.patch("omnizarr.concurrency.pool.LEAST_BYTES", 1), one:
+        found = oz.open(Appearing(values), "r")[...]
+    assert found.tolist() == [7] * 8 + [1] * 8
+
+
 @given(stored(), st.data())
 def test_damaged_and_missing_shards_are_the_same_to_the_kernel_and_the_reference_engine(
     made: tuple[dict[str, bytes], Any], data: st.DataObject

@@ -323,7 +323,7 @@ def _blocks(source: Source, most: int, shuffled: bool) -> Blocks:
     if view.axes is None:
         return equal_blocks(len(source), most)
     axis, pick = view.axes[0]
-    if not (shuffled or isinstance(pick, range)):
+    if not (shuffled or (isinstance(pick, range) and pick.step > 0)):
         return equal_blocks(len(source), most)  # in the order of the view
     stored, chunks = stored_axes(view.array)[axis], chunk_axes(view.array)[axis]
     return find_blocks(cast(Pick, pick), stored, chunks, most)

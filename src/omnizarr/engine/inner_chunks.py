@@ -77,14 +77,18 @@ class InnerPlan:
         return self.size * len(self.rows)
 
     def parts(self, nbytes: int) -> list[Integers]:
-        """Return the inner chunks shard by shard, `nbytes` at a time; raise if parts are many.
+        """Return the inner chunks of some shards at a time, about `nbytes`; raise if many parts.
 
-        The kernel looks at all inner chunks for each part.
+        The kernel looks at all inner chunks for each part. A shard is in one part, since another
+        writer may replace it between two.
         """
         most, count = max(1, nbytes // self.size), len(self.rows)
         if count > MAX_PARTS * most:
             raise SelectionError(f"{count} inner chunks do not fit the memory")
-        return np.split(np.argsort(self.rows, kind="stable"), range(most, count, most))
+        order = np.argsort(self.rows, kind="stable")
+        begins = np.append(np.flatnonzero(np.diff(self.rows[order])) + 1, count)
+        cuts = begins[np.searchsorted(begins, np.arange(most, count, most))]
+        return [part for part in np.split(order, np.unique(cuts)) if len(part)]
 
     def fetch(self, some: Integers) -> list[Buffer | None]:
         """Return a value for every row: the bytes of some inner chunks, empty ones of the others.
