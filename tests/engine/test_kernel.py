@@ -130,13 +130,6 @@ def deflate_array(where: Path, name: str) -> tuple[oz.Array, bytes, Path]:
     return array, data.tobytes(), where / "c" / "0"
 
 
-def test_a_gzip_file_of_several_members_is_read_by_the_reference_engine(tmp_path: Path) -> None:
-    array, data, file = deflate_array(tmp_path, "gzip")
-    file.write_bytes(gzip.compress(data[:600]) + gzip.compress(data[600:]))
-    assert left_of(array, ...) == [0]
-    assert array[...].tobytes() == data
-
-
 def test_a_gzip_header_with_a_name_and_a_comment_is_read(tmp_path: Path) -> None:
     array, data, file = deflate_array(tmp_path, "gzip")
     plain = gzip.compress(data, mtime=5)

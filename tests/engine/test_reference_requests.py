@@ -97,20 +97,6 @@ def test_slicing_draft_shards_takes_two_calls() -> None:
     assert [len(call) for call in store.calls] == [8, 8]
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("sharded", [False, True])
-def test_any_selection_agrees_with_numpy(threads: int, sharded: bool) -> None:
-    options: dict[str, Any] = {"shards": (16, 32, 64)} if sharded else {}
-    _, array = far(DATA, chunks=(16, 8, 16), **options)
-    with oz.configure(threads=threads, in_flight=1):
-        assert np.array_equal(array[5:60:7, ::3, 1], DATA[5:60:7, ::3, 1])
-        rows = [63, 2, 2, 17]
-        assert np.array_equal(array.oindex[rows, :, 5:9], DATA[rows, :, 5:9])
-        points = np.random.default_rng(0).integers(0, 64, (3, 500))
-        assert np.array_equal(array.vindex[tuple(points)], DATA[tuple(points)])
-        assert array[3, 4, 5] == DATA[3, 4, 5]
-
-
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_failed_batch_names_the_chunk_that_failed(threads: int) -> None:
     store, array = far(DATA, chunks=(32, 32, 32))

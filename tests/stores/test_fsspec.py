@@ -116,13 +116,6 @@ def test_chains_lead_to_fsspec(tmp_path: Path) -> None:
     assert store.get("no") is None
 
 
-def test_other_schemes_of_fsspec_are_found(tmp_path: Path) -> None:
-    (tmp_path / "k").write_bytes(DIGITS)
-    store = resolve(f"local://{tmp_path}")
-    assert isinstance(store, FsspecStore)
-    assert store.get("k") == DIGITS
-
-
 def test_a_password_is_not_shown() -> None:
     with pytest.raises(MissingPackage) as caught:
         resolve("smb://me:secret@host/share/x")

@@ -48,6 +48,7 @@ from tests.servers.web import Web
             "az://box/a",
         ),
         ("simplecache::memory://x", {}, FsspecStore, "simplecache:///x"),
+        ("local:///x", {}, FsspecStore, "file:///x"),
         ("x.zip", {}, ZipStore, "{}/x.zip"),
         ("x.OZX", {}, ZipStore, "{}/x.OZX"),
         ("file:///data/x.zip", {}, ZipStore, "/data/x.zip"),

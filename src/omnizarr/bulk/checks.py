@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from operator import lt
 from typing import Any, Literal, Self, TypeAlias, get_args
 
@@ -437,9 +437,15 @@ class _Check:
             self.report.absent -= int(grid[tuple(slice(len(side)) for side in sides)].sum())
         before = self.report.errors
         ranges: list[InnerRange] = []
-        context = partial(_inner_context, self.array, value.coords, shards, axes)
+        places: dict[Coords, Coords] = {}  # of inner chunks in the shard, by coordinates
+
+        def context(coords: Coords) -> error_context:  # as errors of reading name inner chunks
+            return error_context(f"inner chunk {places[coords]} of chunk {value.coords}")
+
         for number in there:
-            coords = _inner_coords(self.array, value.coords, shards, axes, number)
+            place = tuple(map(int, np.unravel_index(number, shards.counts)))
+            coords = _inner_coords(self.array, value.coords, shards, axes, place)
+            places[coords] = place
             with self._reporting(value.shown, coords), context(coords):
                 where = extension.chunk_range(index, number)
                 if where is not None:
@@ -534,24 +540,10 @@ def _overlaps(ranges: list[InnerRange]) -> Iterator[tuple[Coords, str]]:
 
 
 def _inner_coords(
-    array: BoundArray, outer: Coords, shards: Shards, axes: Coords, number: int
+    array: BoundArray, outer: Coords, shards: Shards, axes: Coords, place: Coords
 ) -> Coords:
     """Return the coordinates of an inner chunk in the array's grid of inner chunks."""
     coords, origin = [0] * len(axes), array.grid.origin(outer)
-    inside = np.unravel_index(number, shards.counts)
-    for axis, place, size in zip(axes, inside, shards.inner.spec.shape, strict=True):
-        coords[axis] = origin[axis] // size + int(place)
+    for axis, inside, size in zip(axes, place, shards.inner.spec.shape, strict=True):
+        coords[axis] = origin[axis] // size + inside
     return tuple(coords)
-
-
-def _inner_context(
-    array: BoundArray, outer: Coords, shards: Shards, axes: Coords, coords: Coords
-) -> error_context:
-    """Have errors of the block name an inner chunk as errors of reading do."""
-
-    def where(_: Exception) -> tuple[str, dict[str, Any]]:
-        sizes, origin = shards.inner.spec.shape, array.grid.origin(outer)
-        inside = tuple(coords[a] - origin[a] // n for a, n in zip(axes, sizes, strict=True))
-        return f"inner chunk {inside} of chunk {outer}", {}
-
-    return error_context(where)

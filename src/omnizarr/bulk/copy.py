@@ -308,10 +308,7 @@ class Copying:
 
         None, too, if it is too long: then each key is asked for all the same.
         """
-        lists = (
-            self.job.update and not extension.is_quick(self.store) and stores.can_list(self.store)
-        )
-        if not lists:
+        if not self.job.update or extension.is_quick(self.store) or not stores.can_list(self.store):
             return None
         prefix = paths.prefix(self.end)
         entries = itertools.islice(stores.list_entries(self.store, prefix), KEPT + 1)
@@ -327,12 +324,9 @@ class Copying:
     def _metadata_tasks(self) -> Iterator[Task[Copied]]:
         """Yield one task, since the order matters: inner nodes first, the node's own key last."""
         there = self._destination_entries()
-        ordered = sorted(
-            self.metadata, key=lambda entry: extension.formats.publication_order(entry.key)
-        )
-        levels = itertools.groupby(
-            ordered, lambda entry: extension.formats.publication_order(entry.key)[:2]
-        )
+        order = extension.formats.publication_order
+        ordered = sorted(self.metadata, key=lambda entry: order(entry.key))
+        levels = itertools.groupby(ordered, lambda entry: order(entry.key)[:2])
         batches = (self._batch(some, there) for _, level in levels for some in self._batches(level))
         extra = tuple(sorted(filter(_is_document, self._extra()), key=lambda key: key.count("/")))
         given = tuple(batches), self.output.chunk_store, extra, self.job.dry_run
@@ -358,10 +352,8 @@ class Copying:
             return iter(())
         check_whole(self.source, self.path)  # again: what is absent may be about to come back
         prefix, seen = paths.prefix(self.end), TaskIds(np.frombuffer(self.seen, np.uint64))
-        root = self.arrays.get("")
-        encoding = (
-            None if root is None else extension.chunk_key_encodings.bind(root.chunk_key_encoding)
-        )
+        root, encodings = self.arrays.get(""), extension.chunk_key_encodings
+        encoding = None if root is None else encodings.bind(root.chunk_key_encoding)
 
         def is_extra(key: str) -> bool:
             name = key[len(prefix) :]

@@ -169,12 +169,8 @@ class _Jobs:
             mark = Mark.read(self.store.get(key) or b"")
             yield self._repair_node(key, mark, journals.pop(mark.attempt, None))
         for prefix in journals.values():
-            state = "in use" if self._is_recent(prefix) else "unused"
-            size = sum(size for _, size in stores.list_sizes(self.store, prefix))
-            if state == "unused" and self.remove:
-                stores.erase_prefix(self.store, prefix)
-                state = "removed"
-            yield Leftover(prefix.rstrip("/"), "journal", state, size)
+            state = "in use" if self._is_recent(prefix) else ""
+            yield _below(self.store, prefix, "journal", self.remove, state)
 
     def _markers(self) -> list[str]:
         """Return the keys of all markers of incomplete nodes."""
@@ -206,12 +202,9 @@ class _Jobs:
         elif self.remove_jobs:
             keys = [] if mark.kind is Kind.EXTEND else incomplete_keys(self.store, path)
             if mark.kind is Kind.COPY:  # all that is there belongs to the copy
-                below = (
-                    k
-                    for k in stores.list_prefix(self.store, paths.prefix(path))
-                    if not paths.is_ours(k)
-                )
-                keys = sorted(below, key=_makes_node, reverse=True)
+                below = stores.list_prefix(self.store, paths.prefix(path))
+                keys = [key for key in below if not paths.is_ours(key)]
+                keys.sort(key=_makes_node, reverse=True)
             elif any(_makes_node(key) for key in keys):
                 return self._in_the_way(path, mark, "finish the job with resume=True")
             stores.erase_values(self.store, keys)
@@ -288,11 +281,15 @@ def incomplete_keys(store: Store, path: str) -> list[str]:
 def _intermediate(store: Store, remove: bool) -> Iterator[Leftover]:
     """Yield intermediate chunks of two-pass jobs that no longer belong to any job."""
     for prefix in stores.list_dir(store, f"{stage.INTERMEDIATE}/")[1]:
-        size = sum(size for _, size in stores.list_sizes(store, prefix))
-        if remove:
-            stores.erase_prefix(store, prefix)
-        state = "removed" if remove else "unused"
-        yield Leftover(prefix.rstrip("/"), "intermediate chunks", state, size)
+        yield _below(store, prefix, "intermediate chunks", remove)
+
+
+def _below(store: Store, prefix: str, kind: str, remove: bool, state: str = "") -> Leftover:
+    """Return what is below a prefix, which is removed on request unless it has a `state`."""
+    size = sum(size for _, size in stores.list_sizes(store, prefix))
+    if remove and not state:
+        stores.erase_prefix(store, prefix)
+    return Leftover(prefix.rstrip("/"), kind, state or ("removed" if remove else "unused"), size)
 
 
 def _consolidated(store: Store, renew: bool) -> Iterator[Leftover]:

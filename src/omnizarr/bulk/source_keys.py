@@ -205,7 +205,5 @@ def _other_keys(group: Location, path: str, nodes: Mapping[str, Node]) -> Iterat
         name = paths.name(prefix[:-1])
         if paths.is_ours(name) or paths.join(path, name) in nodes:
             continue
-        if (
-            next(iter(stores.list_prefix(group.store, prefix)), None) is not None
-        ):  # no empty directory
+        if any(stores.list_prefix(group.store, prefix)):  # no empty directory
             yield prefix

@@ -141,15 +141,6 @@ def test_text_that_is_not_utf8_stops_the_import_and_can_be_excluded(tmp_path: Pa
     assert list(group) == ["good"]
 
 
-@pytest.mark.parametrize("size", [100, 1000, 5000])
-def test_a_truncated_file_is_damaged(tmp_path: Path, size: int) -> None:
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["x"] = np.arange(1000.0)
-    (tmp_path / "a.h5").write_bytes((tmp_path / "a.h5").read_bytes()[:size])
-    with pytest.raises(oz.InvalidArgument, match="is damaged or no HDF5 file"):
-        oz.import_file(tmp_path / "a.h5", tmp_path / "out.zarr")
-
-
 def test_a_damaged_chunk_stops_the_import_and_nothing_is_visible(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         values = np.random.default_rng(0).integers(0, 9, 100_000)

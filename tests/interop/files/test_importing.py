@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,26 @@ def test_a_plan_says_what_will_be_done_and_writes_nothing(tmp_path: Path) -> Non
     old = job.plan().digest
     os.utime(tmp_path / "a.h5", ns=(1, 1))
     assert job.plan().digest != old
+
+
+FILES: dict[str, tuple[Callable[[Path], Any], tuple[int, ...]]] = {
+    "a.npy": (lambda path: np.save(path, np.arange(100.0)), (5, 9, 40, 127, 200, 500)),
+    "a.npz": (lambda path: np.savez(path, np.arange(100.0)), (5, 9, 40, 127, 200, 500)),
+    "a.h5": (lambda path: _h5(path, x=np.arange(1000.0)), (100, 1000, 5000)),
+    "a.tif": (lambda path: tifffile.imwrite(path, np.zeros((100, 100), "u2")), (6, 40, 200, 3000)),
+}
+
+
+@pytest.mark.parametrize(("name", "size"), [(n, size) for n in FILES for size in FILES[n][1]])
+def test_a_truncated_file_is_damaged_and_nothing_is_visible(
+    tmp_path: Path, name: str, size: int
+) -> None:
+    FILES[name][0](tmp_path / name)
+    os.truncate(tmp_path / name, size)
+    with pytest.raises(oz.InvalidArgument, match=r"damaged or no \w+ file|not a NumPy|no images"):
+        oz.import_file(tmp_path / name, tmp_path / "out.zarr")
+    with pytest.raises(oz.NodeNotFound):
+        oz.open(tmp_path / "out.zarr")
 
 
 @pytest.mark.parametrize("on", ["threads", "processes"])

@@ -194,16 +194,6 @@ def test_axes_without_a_meaning_are_refused_with_a_remedy(
     assert not (tmp_path / "a.zarr").exists()
 
 
-@pytest.mark.parametrize("keep", [6, 40, 200, 3000])
-def test_a_truncated_file_is_damaged_and_nothing_is_visible(tmp_path: Path, keep: int) -> None:
-    tifffile.imwrite(tmp_path / "a.tif", np.zeros((100, 100), "u2"))
-    (tmp_path / "a.tif").write_bytes((tmp_path / "a.tif").read_bytes()[:keep])
-    with pytest.raises(oz.InvalidArgument, match=r"is damaged or no TIFF file|has no images"):
-        oz.import_file(tmp_path / "a.tif", tmp_path / "out.zarr")
-    with pytest.raises(oz.NodeNotFound):
-        oz.open(tmp_path / "out.zarr")
-
-
 def test_a_codec_that_is_not_installed_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

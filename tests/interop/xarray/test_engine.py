@@ -75,21 +75,14 @@ def test_a_dataset_of_zarr_python_reads_the_same(
                 assert repr(ours[name].encoding.get(key)) == repr(theirs[name].encoding.get(key))
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_zarr_python_reads_written_datasets_equally(tmp_path: Path, zarr_format: int) -> None:
-    data = with_text(climate())
-    data.omnizarr.to(tmp_path / "x.zarr", zarr_format=zarr_format)
-    theirs = opened(tmp_path / "x.zarr", "zarr")
-    xr.testing.assert_identical(theirs, data)
-    xr.testing.assert_identical(opened(tmp_path / "x.zarr"), theirs)
-
-
 @pytest.mark.parametrize("zarr_format", [2, 3, "3-draft"])
 def test_datasets_round_trip_in_every_format(tmp_path: Path, zarr_format: Any) -> None:
-    data = climate()
+    draft = zarr_format == "3-draft"  # which zarr-python does not read
+    data = climate() if draft else with_text(climate())
     group = ozx.write(data, tmp_path / "x", zarr_format=zarr_format)
     assert group.zarr_format == zarr_format
-    xr.testing.assert_identical(opened(tmp_path / "x"), data)
+    for engine in ("omnizarr",) if draft else ("omnizarr", "zarr"):
+        xr.testing.assert_identical(opened(tmp_path / "x", engine), data)
     other = 2 if zarr_format == 3 else 3
     opened(tmp_path / "x").omnizarr.to(tmp_path / "y", zarr_format=other)
     xr.testing.assert_identical(opened(tmp_path / "y"), data)

@@ -15,7 +15,7 @@ import pytest
 import omnizarr as oz
 from omnizarr import stores
 from omnizarr.errors import InvalidArgument, StoreError
-from omnizarr.stores import DirectoryStore, LocalStore, Range, Store
+from omnizarr.stores import DirectoryStore, LocalStore, Store
 from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local import store as local
 from omnizarr.testing.stores import (
@@ -310,11 +310,6 @@ def test_a_batch_gives_the_results_of_single_calls(
     compiled = filled.get(key)
     monkeypatch.setattr(local, "_read_whole", None)
     assert filled.get_many(asked) == [b"", compiled, None] == [b"", filled.get(key), None]
-
-
-def test_a_batch_can_request_parts_of_files(filled: LocalStore) -> None:
-    asked = [("zarr.json", Range(1)), ("none", None), ("a/ü/b", Range(-3, 2)), ("empty", None)]
-    assert filled.get_many(asked) == [b"}", None, b"\0\0", b""]
 
 
 @pytest.mark.parametrize(

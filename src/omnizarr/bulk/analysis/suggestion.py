@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -164,7 +165,7 @@ def suggest_chunks(
     limit = most if chunk_bytes is None else byte_size(chunk_bytes, "chunk_bytes")
     shard = extension.SHARD_BYTES if shard_bytes is None else byte_size(shard_bytes, "shard_bytes")
     known = [size for size in wanted.values() if size is not None]
-    cost = _Costs(lengths, itemsize, known, request_bytes) if known else None
+    cost = partial(_costs, lengths, itemsize, known, request_bytes) if known else None
     chunks = guess_chunks(lengths, itemsize, limit, cost)
     many = _count(lengths, chunks) > MAX_FILES
     shards = _shards(format, model, chunks, shard) if many else None
@@ -174,23 +175,21 @@ def suggest_chunks(
     )
 
 
-@dataclass(frozen=True)
-class _Costs:
-    """Costs of chunk shapes: the slowest read, then all reads, with times expressed in bytes."""
+def _costs(
+    shape: tuple[int, ...],
+    itemsize: int,
+    reads: list[tuple[int, ...]],
+    request_bytes: int,
+    chunks: tuple[int, ...],
+) -> tuple[int, ...]:
+    """Return the costs of the slowest read and of all reads, with times expressed in bytes.
 
-    shape: tuple[int, ...]
-    itemsize: int
-    reads: list[tuple[int, ...]]
-    request_bytes: int
-
-    def __call__(self, chunks: tuple[int, ...]) -> tuple[int, ...]:
-        """Return costs to compare: the same for times that differ by less than a tenth or so.
-
-        Otherwise the rounding of halved lengths would decide between axes, not their lengths.
-        """
-        one = self.request_bytes + math.prod(chunks) * self.itemsize
-        times = [touched(self.shape, chunks, read) * one for read in self.reads]
-        return tuple(round(8 * math.log2(max(1.0, time))) for time in (max(times), sum(times)))
+    They are the same for times that differ by less than a tenth or so: otherwise the rounding of
+    halved lengths would decide between axes, not their lengths.
+    """
+    one = request_bytes + math.prod(chunks) * itemsize
+    times = [touched(shape, chunks, read) * one for read in reads]
+    return tuple(round(8 * math.log2(max(1.0, time))) for time in (max(times), sum(times)))
 
 
 def touched(shape: Sequence[int], chunks: Sequence[int], read: Sequence[int]) -> float:

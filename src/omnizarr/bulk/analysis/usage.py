@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import islice
 from operator import lt
 from typing import Any, Literal
@@ -20,7 +20,7 @@ MAX_PARTS = 256  # members of a group that are listed one by one, concurrently
 
 
 @dataclass
-class NodeUsage:
+class NodeUsage(Outcome):
     """Bytes and keys: of one node, or of a node and all below it."""
 
     kind: Literal["array", "group", "unreadable"] = "group"
@@ -37,11 +37,6 @@ class NodeUsage:
         """Count one key with its bytes."""
         setattr(self, f"{what}_keys", getattr(self, f"{what}_keys") + 1)
         setattr(self, f"{what}_bytes", getattr(self, f"{what}_bytes") + size)
-
-    def merge(self, other: NodeUsage) -> None:
-        """Add the numbers of another node, or of another part of this one."""
-        for each in fields(self)[1:]:
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
     @property
     def bytes(self) -> int:
@@ -61,8 +56,7 @@ class NodeUsage:
 
     def summary(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        own = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**own, "bytes": self.bytes, "keys": self.keys, "ratio": self.ratio}
+        return {**self.to_json(), "bytes": self.bytes, "keys": self.keys, "ratio": self.ratio}
 
 
 @dataclass
