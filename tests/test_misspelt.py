@@ -63,6 +63,9 @@ def test_a_misspelt_path_gets_a_suggestion(in_tmp: Path) -> None:
         oz.open("all.zarr")["temprature"]
     with pytest.raises(oz.NodeNotFound, match=r"Did you mean 'temperature'\?"):
         oz.open("all.zarr", path="temprature")
+    oz.create_array("deep.zarr", data=[1])
+    with pytest.raises(oz.NodeNotFound, match=r"it holds: 0\); it is inside .*deep\.zarr"):
+        oz.open("deep.zarr/c")
     with pytest.raises(oz.NodeNotFound, match=r"Is the path right\?"):
         oz.open("no/folder.zarr")
 

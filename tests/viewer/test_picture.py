@@ -144,8 +144,8 @@ def test_what_is_no_plane_of_numbers_is_refused(data: Any) -> None:
 @pytest.mark.parametrize(
     ("at", "message"),
     [
-        ({"q": 1}, "no other axis 'q'; its axes: time"),
-        ({"lat": 1}, "no other axis 'lat'"),
+        ({"q": 1}, "no axis 'q' to choose a position on; axes: time"),
+        ({"lat": 1}, "no axis 'lat'"),
         ({"time": 5}, "axis 'time' has 5 positions; 5 is not one of them"),
         ({"time": -6}, "-6 is not one of them"),
         ({"time": "noon"}, "position on axis 'time' is an index, got 'noon'"),

@@ -67,7 +67,7 @@ def batches(
 ) -> Batches:
     """Return an iterator of the rows of an array in a random order, `size` of them at a time.
 
-    A row is all that has one index along the first axis. Every row is given once. Rows are read in
+    A row is everything at one index of the first axis. Every row comes once. Rows are read in
     large parts, each chunk or shard once, and ahead of their use: blocks of rows that are stored
     together are shuffled, and the rows of at least eight blocks are mixed.
 

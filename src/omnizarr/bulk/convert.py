@@ -466,7 +466,7 @@ def undo_conversion(
 ) -> tuple[str, ...]:
     """Erase the metadata of a format that a conversion in place added.
 
-    What was written to chunks stays.
+    Values that were written to chunks since then stay.
 
     Args:
         store: A path, URL, dict or store.

@@ -388,8 +388,8 @@ def preview(
 ) -> int:
     """Write a picture of PATH to OUTPUT, such as a.png: a plane with its channels, or a plot.
 
-    Of a pyramid, the smallest level that has enough pixels is read; of a large array, every nth
-    element; of a group, the largest array.
+    A pyramid is drawn from the smallest level that has enough pixels, a large array from every nth
+    element. A group is shown by its largest array.
     """
     if os.path.exists(output):
         confirm(f"{output} exists; replace it?", yes)

@@ -197,7 +197,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
 
     @property
     def cdata_shape(self) -> tuple[int, ...]:
-        """The number of chunks along each axis; for a sharded array, of those in its shards."""
+        """The number of chunks along each axis; for a sharded array, of inner chunks."""
         return stored_chunks.chunk_counts(self._bound)
 
     @property
@@ -282,7 +282,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
     def writer(self, budget: int | str = "512MiB") -> Writer:
         """Return a writer, which stores each chunk or shard once when assignments complete it.
 
-        Close the writer, or use ``with``: one that is dropped warns of what it has not stored.
+        Close the writer, or use ``with``: a writer that is not closed warns of unstored values.
         Other handles may append or resize meanwhile.
 
         Args:
@@ -353,7 +353,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         return self._bound.key(tuple(coords))
 
     def chunks_present(self, region: Sequence[slice] | None = None) -> npt.NDArray[np.bool_]:
-        """Return for every chunk whether it is stored, as `stored_chunks` does for large grids.
+        """Return an array, True for stored chunks; for large grids, `stored_chunks` lists them.
 
         Args:
             region: A slice of the chunk grid for each axis, to look at these chunks only.
@@ -465,12 +465,12 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
                     pass  # it was changed meanwhile
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
-        """Append `data` along an axis; the data are stored before the new shape is.
+        """Append `data` along an axis; the data are stored before the new shape.
 
         Threads and processes may append at the same time; their data follow each other.
 
         Args:
-            data: The values; its other axes have the lengths of this array's.
+            data: The values; along the other axes they are as long as this array.
             axis: The axis along which the array grows.
 
         Returns:

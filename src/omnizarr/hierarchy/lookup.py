@@ -308,7 +308,9 @@ def _found_instead(store: Store, path: str) -> str:
         return f"; nothing exists there. {_similar_file(store, path)}{hint}"
     names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
     some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-    return f" (no {ROOT_KEYS}; it holds: {some}){hint}"
+    above = next(hierarchies_above(store), None)
+    inside = "" if above is None else f"; it is inside {above[0]!r}"
+    return f" (no {ROOT_KEYS}; it holds: {some}){inside}{hint}"
 
 
 def _interruption(store: Store, path: str) -> str:

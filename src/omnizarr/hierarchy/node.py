@@ -208,9 +208,9 @@ class NodeHandle(Generic[M]):
         def __getattr__(self, name: str) -> Any:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if not name.startswith("_"):
-                is_array = hasattr(type(self), "shape")
-                own = "array[...] has NumPy's" if is_array else f"a member is group[{name!r}]"
-                message += f"; {own}; omnizarr.zarr has the methods of zarr-python"
+                array = hasattr(type(self), "shape")
+                own = "np.asarray(array) has NumPy's" if array else f"a member is group[{name!r}]"
+                message += f"; {own}; nodes of omnizarr.zarr have the methods of zarr-python"
             raise AttributeError(message, name=name, obj=self)
 
 

@@ -92,10 +92,10 @@ def open(
     create an array, else a group. Without a mode, a shape or data mean ``a``.
 
     `use_consolidated`: True takes the nodes below a group from its consolidated metadata, without
-    further requests, and fails if there are none; a string is another key for them than
-    ``.zmetadata`` (version 2). Those of an array are compared with its own metadata when its data
-    are first used. False ignores consolidated metadata. None uses them only to list where a store
-    cannot.
+    further requests, and fails if there are none; a string is their key if it is not
+    ``.zmetadata`` (version 2). When the values of an array are first used, its own metadata are
+    compared. False ignores consolidated metadata. None uses them only to list the members of a
+    group where the store cannot.
 
     For type checkers, `kind` decides the type of the result, and in modes ``w`` and ``w-`` a
     `shape` does. Otherwise the type is known only at run time.

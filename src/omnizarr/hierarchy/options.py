@@ -61,8 +61,8 @@ class ArrayOptions(TypedDict, total=False):
         chunk_key_encoding: ``"/"`` or ``"."`` between the indices in chunk keys, or the encoding's
             JSON, or its name and separator.
         config: A mapping, ``{"write_empty_chunks": …, "order": …, "read_missing_chunks": …}``; this
-            `order` applies to values in memory. With the last one False, reading a
-            chunk that the store does not have raises `MissingChunk`.
+            `order` applies to values in memory. If `read_missing_chunks` is
+            False, reading a chunk that the store does not have raises `MissingChunk`.
         fallback: The draft: names of types that a reader without this one may use instead.
         storage_transformers: The draft: transformers between the array and its store, such as
             ``storage_transformers.indexed_shards([2, 2])``, or their JSON.

@@ -73,7 +73,7 @@ class View(Shaped):
         return tuple((axis, self._selection.picks[axis]) for axis in self._selection.order)
 
     def chunk_keys(self) -> list[str]:
-        """Return the keys of the chunks, or shards, that are needed to read all of it.
+        """Return the keys of the chunks, or shards, that are needed to read the view.
 
         Examples:
             >>> oz.create_array(shape=10, chunks=2).view[3:5].chunk_keys()
@@ -87,7 +87,7 @@ class View(Shaped):
     def explain(
         self, *, sizes: bool = False, price_per_1000_requests: float = 0, price_per_gb: float = 0
     ) -> Any:
-        """Return an `Explanation` of what reading all of it costs, without reading a chunk.
+        """Return an `Explanation` of what reading the view costs, without reading a chunk.
 
         Args:
             sizes: True to ask for stored sizes and shard indexes instead of estimating them.
@@ -150,7 +150,7 @@ class View(Shaped):
         missing: Missing | None = None,
         filled: list[tuple[int, ...]] | None = None,
     ) -> Any:
-        """Return all of it as a NumPy array, or as a scalar if there are no axes.
+        """Return the selected values as a NumPy array, or as a scalar if there are no axes.
 
         Args:
             out: An array to fill instead of a new one.

@@ -241,7 +241,7 @@ def _expand(selection: Any, rank: int) -> list[Any]:
         if not (item is Ellipsis or isinstance(item, slice) or _is_integer(item) or _is_list(item)):
             raise SelectionError(
                 f"cannot select with {type(item).__name__} {item!r};"
-                " use integers, slices, lists, masks and '...'; anything else on values, array[...]"
+                " use integers, slices, lists, masks and '...', and others on values, array[...]"
             )
     if sum(item is Ellipsis for item in items) > 1:
         raise SelectionError("a selection can have only one ellipsis (...)")

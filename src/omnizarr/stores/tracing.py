@@ -136,9 +136,9 @@ def _shown(value: float) -> str:
 def trace(*, spans: bool = False) -> Iterator[Trace]:
     """Count what is done inside a ``with`` block: requests, bytes, retries, waits, decoding.
 
-    Counted is what this thread, or task, and the threads that help it do. Requests are those to
-    servers: of web servers, object stores, file systems of fsspec, and Redis. A retry counts as a
-    request, too. What other processes of a job do is not counted.
+    The work of this thread or task is counted, and that of the threads that help it, but not the
+    work of other processes. Requests are those to web servers, object stores, file systems of
+    fsspec, and Redis; a retry counts as a request, too.
 
     Args:
         spans: True to also record spans of OpenTelemetry, one for the block and one for each read

@@ -28,10 +28,10 @@ MAX_DECODED = 2**29  # bytes of chunks that are decoded for one picture
 
 
 def preview(node: Any, *, at: Mapping[str, int] | None = None, pixels: int = PIXELS) -> Preview:
-    """Return a picture of an array, group, image, dataset, variable, map, or what is at a path.
+    """Return a picture of an array, group, image, dataset, variable or map, or of a path.
 
     It is a plane of two axes, read from the smallest level that is large enough, or with a step. Of
-    a group, the largest array of numbers is shown.
+    a group, it shows the largest array of numbers.
 
     Args:
         node: A path, URL, store, array, group, image, dataset, variable or map.

@@ -533,8 +533,8 @@ def _tasks(pairs: list[Pair], tolerance: Tolerance, show: int) -> Iterator[Task[
 def diff(given: DiffArguments) -> DiffReport:
     """Return the differences between two arrays or hierarchies of any formats.
 
-    Nodes, shape, data type, fill value, dimension names and attributes are compared, and values.
-    Format, chunks and codecs are listed apart in `storage` and are no difference.
+    Nodes, shapes, data types, fill values, dimension names, attributes and values are compared.
+    Other formats, chunks and codecs are not differences, but are listed in `storage`.
 
     Raises:
         NodeNotFound: If there is no such node.

@@ -422,7 +422,7 @@ def _tasks(work: list[tuple[BoundArray, Boxes]], options: Counting) -> Iterator[
 def stats(given: StatsArguments) -> StatsReport:
     """Return the minimum, maximum, mean, standard deviation and counts of each array.
 
-    Values are as NumPy has them for the whole array in float64, with NaN left out and counted.
+    The values are what NumPy finds in the whole array as float64; NaN are left out and counted.
     Missing chunks count as the fill value.
 
     Raises:

@@ -334,8 +334,8 @@ def _variable(group: Group, name: str | None) -> Array:
     if len(arrays) != 1:
         names = ", ".join(array.path.rpartition("/")[2] for array in arrays) or "none"
         raise errors.WrongNode(
-            f"{group.name} in {group.store!r} has {len(arrays)} arrays that could be the map;"
-            f" choose one with variable=NAME: {names}"
+            f"{group.name} in {group.store!r} has {len(arrays)} arrays that could be the map:"
+            f" {names}; choose one with variable=NAME"
         )
     return arrays[0]
 
