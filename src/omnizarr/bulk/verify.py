@@ -409,11 +409,9 @@ class KeyListing:
             message = f"is left of {mark}, which is complete; see omnizarr repair"
             self._found.report(path, key, message, "leftover")
             return
-        half = (
-            mark.keeps_node
-            and extension.publication.replacing_stage(self.start.store, path) is not None
-        )
-        state = "or one below may be absent" if half else mark.effect
+        state = mark.effect
+        if mark.keeps_node and extension.publication.replacing_stage(self.start.store, path):
+            state = "or one below may be absent"
         message = f"the node {state}: {mark} was interrupted, or is still writing"
         if mark.keeps_node:
             self._found.report(path, key, message, "leftover")
