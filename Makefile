@@ -43,7 +43,9 @@ bytecode: $(STAMP)
 	$(BIN)/python -m compileall -q src/omnizarr
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -qq --collect-only > /dev/null || true
 
+# The package's bytecode first, also where nobody else may write it: tests start many Pythons.
 tests: $(STAMP) servers
+	$(BIN)/python -m compileall -q src/omnizarr
 	$(BIN)/pytest -q -n auto --dist worksteal
 
 # Azurite stands for Azure in the tests; they skip what needs it where it cannot be installed.

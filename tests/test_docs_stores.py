@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from omnizarr import stores
-from omnizarr.storage import ZipStore
 from omnizarr.stores import LocalStore
 
 PAGE = (Path(__file__).parents[1] / "docs" / "stores.md").read_text()
@@ -34,4 +33,3 @@ def test_the_suites_run_on_a_user_defined_store_and_a_missing_one_is_reported(
 def test_a_directory_named_zip_is_opened_as_a_directory(tmp_path: Path) -> None:
     (tmp_path / "x.zip").mkdir()
     assert type(stores.resolve(tmp_path / "x.zip")) is LocalStore
-    assert type(stores.resolve(tmp_path / "y.zip")) is ZipStore

@@ -20,6 +20,7 @@ import omnizarr as oz
 from omnizarr.codecs.compressors import Crc32c
 from omnizarr.stores import MemoryStore, list_prefix
 from tests.conformance.shards import raw, sharding
+from tests.sampling import some_of_each
 
 FORMATS = [1, 2, "3-draft", 3]
 DEPTHS = ["present", "checksums", "decode"]
@@ -245,14 +246,15 @@ IN_PLACE: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="such files are POSIX's")
-@pytest.mark.parametrize("separator", [".", "/"])
-@pytest.mark.parametrize("zarr_format", FORMATS)
-@pytest.mark.parametrize("depth", DEPTHS)
-@pytest.mark.parametrize("kind", IN_PLACE)
+@pytest.mark.parametrize(
+    ("case", "layout"),
+    some_of_each(itertools.product(IN_PLACE, DEPTHS), [*itertools.product(FORMATS, (".", "/"))], 2),
+)
 def test_a_chunk_that_is_not_a_regular_file_is_reported(
-    kind: str, depth: Any, zarr_format: Any, separator: str, in_tmp: Path
+    case: tuple[str, Any], layout: tuple[Any, str], in_tmp: Path
 ) -> None:
     """A19: a folder, a link or a socket under a chunk's key is an error, at every depth."""
+    (kind, depth), (zarr_format, separator) = case, layout
     options = {} if zarr_format == 1 else {"chunk_key_encoding": separator}
     data = np.ones((4, 4), "i4")
     array = oz.create_array("x", data=data, chunks=2, zarr_format=zarr_format, **options)

@@ -187,13 +187,6 @@ def test_an_unsigned_index_never_counts_from_the_end(index: int) -> None:
     assert np.array_equal(array[...], values)
 
 
-def test_one_list_in_brackets_selects_along_its_axis() -> None:
-    array, wanted = fresh((9, 7), (4, 3))
-    assert np.array_equal(array[[8, 0, 0]], wanted[[8, 0, 0]])
-    assert np.array_equal(array[2:5, [6, 1]], wanted[2:5, [6, 1]])
-    assert np.array_equal(array[3, [6, 1]], wanted[3, [6, 1]])
-
-
 def test_fields_of_a_structure_are_selected_by_name() -> None:
     data = np.zeros(10, [("a", "i4"), ("b", "f8")])
     data["a"] = np.arange(10)

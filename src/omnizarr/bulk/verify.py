@@ -409,13 +409,11 @@ class KeyListing:
             message = f"is left of {mark}, which is complete; see omnizarr repair"
             self._found.report(path, key, message, "leftover")
             return
-        half = (
-            mark.kind is extension.Kind.EXTEND
-            and extension.publication.replacing_stage(self.start.store, path) is not None
-        )
-        state = "or one below may be absent" if half else mark.effect
+        state, extends = mark.effect, mark.kind is extension.Kind.EXTEND
+        if extends and extension.publication.replacing_stage(self.start.store, path) is not None:
+            state = "or one below may be absent"
         message = f"the node {state}: {mark} was interrupted, or is still writing"
-        if mark.kind is extension.Kind.EXTEND:
+        if extends:
             self._found.report(path, key, message, "leftover")
         else:
             self._found.report(path, key, message, "incomplete", "error")

@@ -13,12 +13,12 @@ from omnizarr.stores import list_dir
 from tests.bulk.view_as.cases import SOURCES, VALUES, expected
 from tests.conventions.ome.test_migrate import SOURCES as IMAGES
 from tests.conventions.ome.test_migrate import documents, image
+from tests.sampling import some_of_each
 
 # Conventions of OME-Zarr
 
 
-@pytest.mark.parametrize("path", ["", "images/one"])
-@pytest.mark.parametrize("case", IMAGES)
+@pytest.mark.parametrize(("case", "path"), some_of_each(IMAGES, ["", "images/one"], 1))
 def test_images_and_plates_get_the_version_that_a_conversion_gives_them(
     case: str, path: str
 ) -> None:

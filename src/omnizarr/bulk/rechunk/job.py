@@ -256,9 +256,8 @@ class _Planner:
         output = self._output(digest)
         # Those of an array that was replaced when the job was killed are left to be erased.
         left = self.job.in_place and not arrays and stores.can_list(self.temp)
-        if any(change.middle is not None for change in self.changes) or (
-            left and next(iter(stores.list_prefix(self.temp, prefix)), None) is not None
-        ):
+        left = left and any(stores.list_prefix(self.temp, prefix))
+        if left or any(change.middle is not None for change in self.changes):
             if not stores.can_list(self.temp):
                 raise StoreError(
                     f"{self.temp!r} cannot list its keys, so that intermediate chunks could not be"

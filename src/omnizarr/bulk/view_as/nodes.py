@@ -376,19 +376,16 @@ class Nodes:
         if known is not None and known[0] == documents and documents:
             array = known[1]
         else:
-            array = self._bind(path, node)
+            location = (self._start or self.open()).child(path)
+            with error_context(f"{location} cannot be shown as zarr {self.goal.name}"):
+                self.goal.check_name(path)
+                array = self._adapted(location, path, node)
             if len(self._arrays) >= MAX_CACHED:
                 self._arrays = {}
             self._arrays[path] = documents, array
         if checked is not None:
             checked[path] = array
         return array
-
-    def _bind(self, path: str, node: extension.ArrayModel) -> ViewedArray:
-        location = (self._start or self.open()).child(path)
-        with error_context(f"{location} cannot be shown as zarr {self.goal.name}"):
-            self.goal.check_name(path)
-            return self._adapted(location, path, node)
 
     def _search(
         self, start: Location, above: list[str]
