@@ -115,6 +115,16 @@ def test_our_store_lists_what_our_server_serves(
         assert run("diff", lake / name, tmp_path / "copy" / name).exit_code == 0
 
 
+def test_the_stored_bytes_of_an_array_are_listed_and_not_fetched(tmp_path: Path) -> None:
+    oz.create_array(tmp_path / "a", data=np.random.default_rng(1).random(10**5), chunks=10**4)
+    with oz.serving(tmp_path / "a") as url:
+        array = oz.open(f"{url}store")
+        with oz.trace() as trace:
+            stored = array.nbytes_stored()
+    assert stored == oz.open(tmp_path / "a").nbytes_stored()
+    assert trace.total.received_bytes < stored / 10
+
+
 def test_a_listing_hides_what_is_not_served(lake: Path) -> None:
     (lake / "notes.txt").write_text("mine")
     (lake / "x.zarr" / "out").symlink_to(lake.parent)

@@ -35,7 +35,6 @@ from omnizarr.errors import (
 from omnizarr.hierarchy.selection import broadcast
 from omnizarr.indexing import Plan, plan
 from omnizarr.model import ArrayModel, paths
-from omnizarr.stores import Store
 from omnizarr.stores.base import HasSizes, ListsEntries, traits
 
 if TYPE_CHECKING:
@@ -49,13 +48,22 @@ MAX_GRID = 2**27  # chunks, each with one byte of an array in memory
 MAX_BORDER = 2**26  # bytes of border chunks that are read to see if they have old values
 
 
-def _listed_keys(array: BoundArray, store: Store | None = None) -> Iterator[tuple[Coords, str]]:
+def _listed_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
     """Yield the coordinates and keys of all chunks that the store lists, also outside the grid."""
     start, rank = len(array.prefix), len(array.model.shape)
-    for key in stores.list_prefix(store or array.chunk_store, array.prefix):
+    for key in stores.list_prefix(array.chunk_store, array.prefix):
         coords = array.encoding.coords(key[start:], rank)
         if coords is not None:
             yield coords, key
+
+
+def _listed_sizes(array: BoundArray) -> Iterator[tuple[Coords, int]]:
+    """Yield the coordinates and bytes of all values with chunks, as `_listed_keys` does."""
+    start, rank = len(array.prefix), len(array.model.shape)
+    for key, size in stores.list_sizes(array.store, array.prefix):
+        coords = array.encoding.coords(key[start:], rank)
+        if coords is not None:
+            yield coords, size
 
 
 def _is_inside(coords: Coords, counts: Coords) -> bool:
@@ -75,15 +83,14 @@ def stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
 
 def stored_chunks(array: BoundArray) -> Iterator[tuple[Coords, int]]:
     """Yield the coordinates of stored chunks, and their bytes: decoded if no listing has them."""
-    store, rank = array.store, len(array.model.shape)
+    store = array.store
     has_sizes = isinstance(store, ListsEntries) or (
         stores.traits(store).low_latency and isinstance(store, HasSizes) and stores.can_list(store)
     )
     found = False
     if has_sizes and array.chunk_store is store:
-        for key, size in stores.list_sizes(store, array.prefix):
-            coords = array.encoding.coords(key[len(array.prefix) :], rank)
-            if coords is not None and _is_inside(coords, array.grid.shape):
+        for coords, size in _listed_sizes(array):
+            if _is_inside(coords, array.grid.shape):
                 found = True
                 yield coords, size
     if not found:
@@ -215,9 +222,10 @@ def _in_shard(array: BoundArray, shape: Coords, key: str) -> npt.NDArray[np.bool
 
 def stored_size(array: BoundArray) -> int:
     """Return the bytes of all stored values with chunks; the keys are listed."""
-    listed = [key for _, key in _listed_keys(array, array.store)]
-    keys = listed or [key for _, key in probe_stored_keys(array)]
-    return sum(stores.sizes(array.store, keys).values())
+    listed = [size for _, size in _listed_sizes(array)]
+    if listed:
+        return sum(listed)
+    return sum(stores.sizes(array.store, (k for _, k in probe_stored_keys(array))).values())
 
 
 def check_coords(array: BoundArray, given: Iterable[int]) -> Coords:
