@@ -94,7 +94,7 @@ def test_slow_requests_are_logged_without_their_query(
     with caplog.at_level(logging.INFO, "omnizarr"), client_of(lake, token="secret") as client:
         client.get("health?token=secret")
     (message,) = [record.getMessage() for record in caplog.records if "took" in record.message]
-    assert re.fullmatch(r"answering /health \(200\) took 0\.\d s", message)
+    assert re.fullmatch(r"answering '/health' \(200\) took 0\.\d s", message)
 
 
 def test_our_store_lists_what_our_server_serves(

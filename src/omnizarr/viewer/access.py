@@ -359,7 +359,7 @@ class Metrics:
                 self._add("request_seconds", route, part="_count")
                 self._add("request_seconds", route, seconds, "_sum")
                 if seconds > SLOW:
-                    _log.info("answering %s (%s) took %.1f s", scope["path"], status, seconds)
+                    _log.info("answering %r (%s) took %.1f s", scope["path"], status, seconds)
 
         return measured
 
