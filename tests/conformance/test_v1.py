@@ -156,6 +156,16 @@ def test_a_written_meta_has_the_eight_names(options: dict[str, Any]) -> None:
     assert strict(store, "meta")["zarr_format"] == 1
 
 
+def example(store: Any) -> oz.Array:
+    """Return the array of the worked example, written in full."""
+    options: dict[str, Any] = {"dtype": "i4", "fill_value": 42, "zarr_format": 1}
+    codec = oz.codecs.Zlib(level=1)
+    z = oz.create_array(store, shape=(20, 20), chunks=10, compressors=codec, **options)
+    z[...] = np.kron([[1, 2], [3, 3]], np.ones((10, 10), "i4"))
+    z.attrs.update(foo=42, bar="apples", baz=[1, 2, 3, 4])
+    return z
+
+
 # Storage
 
 
@@ -314,9 +324,7 @@ array([1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
 
 @pytest.mark.shows("V1-17", "V1-30")
 def test_a_chunk_is_the_output_of_the_compressor() -> None:
-    store: dict[str, bytes] = {}
-    codec = oz.codecs.Zlib(level=1)
-    oz.create_array(store, data=np.arange(100, dtype="i4"), compressors=codec, zarr_format=1)
+    example(store := dict[str, bytes]())
     unpacker = zlib.decompressobj()
-    assert np.frombuffer(unpacker.decompress(store["0"]), "<i4").tolist() == [*range(100)]
+    assert np.frombuffer(unpacker.decompress(store["0.0"]), "<i4").tolist() == [1] * 100
     assert unpacker.unused_data == b""
