@@ -46,10 +46,7 @@ _held = _Held()
 
 
 class locked:
-    """Wait until no other thread has a lock of these keys, and hold them until the block ends.
-
-    Where a store is given, it is an error if this thread holds a key of that store already.
-    """
+    """Hold the locks of keys for a block; raise if this thread has one of the store, if given."""
 
     __slots__ = ("_claim", "_claims", "_taken")
 

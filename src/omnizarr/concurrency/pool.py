@@ -47,8 +47,7 @@ INTERRUPT_WAIT = 1.0  # seconds that an interrupt waits for calls that may take 
 class _Used:
     """The threads and bytes that are in use now.
 
-    Nothing is called where the lock is held: the interpreter could run a finaliser there, and that
-    wait for a thread which waits for this lock.
+    Nothing is called under the lock: a finaliser could run there, and wait for who waits for it.
     """
 
     def __init__(self) -> None:
@@ -63,8 +62,7 @@ Share: TypeAlias = tuple[_Used, int, int]  # of threads: this one, and others
 class Ending:
     """An event that one thread waits for, even again after an interrupt.
 
-    `Thread.join` and `threading.Event` do not survive an exception of a signal handler that comes
-    right after they have got a lock.
+    `Thread.join` and `threading.Event` do not survive a signal handler's error after they lock.
     """
 
     def __init__(self) -> None:

@@ -104,10 +104,7 @@ def _joined(array: Values, dtype: np.dtype[Any]) -> Values:
 
 
 def is_masked_array(value: Any) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
-    """Return True for a masked array, without importing NumPy's module of them.
-
-    The import takes time, and would fail in a signal handler that interrupts it.
-    """
+    """Return True for a masked array; to import their module is slow, and fails in a handler."""
     module = sys.modules.get("numpy.ma")
     return module is not None and isinstance(value, getattr(module, "MaskedArray", ()))
 

@@ -167,10 +167,7 @@ def _tokens(value: Any) -> Any:
 
 
 def as_elements(value: Any, data_type: DataType, path: str | None = None) -> npt.NDArray[Any]:
-    """Convert assigned values to an array of elements as the engine handles them.
-
-    Raise if some do not fit the type; the message names the array at `path`.
-    """
+    """Return values as elements for the engine; raise, with the `path`, if some do not fit."""
     masking = data_type.masking
     if masking is None:
         item = _item_class(data_type) if data_type.dtype.hasobject else object

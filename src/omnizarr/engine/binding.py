@@ -153,10 +153,7 @@ class BoundArray:
         return any(map(eq, coords, self._ends))
 
     def reshaped(self, model: ArrayModel) -> BoundArray:
-        """Return the array with another shape; the caller prevents its replacement.
-
-        What does not depend on the shape stays bound.
-        """
+        """Return the array with another shape; the caller prevents its replacement."""
         stored = self.watch or self.stored_watch
         other = BoundArray(self.store, self.path, self.prefix, model, stored_watch=stored)
         other.__dict__.update({p: self.__dict__[p] for p in _PARTS if p in self.__dict__})

@@ -56,8 +56,7 @@ def read(
 ) -> Any:
     """Fill `out` and return the rows that are left; None if some are not boxes.
 
-    With `skip_missing` rows that would get the fill value are left too. With `tell_missing` return
-    also which rows have no value.
+    `skip_missing`: leave rows that get the fill value, too; `tell_missing`: say which have none.
     """
     return _run(capsule, rows, source, out, False, False, False, skip_missing, tell_missing)
 

@@ -130,10 +130,7 @@ class ArrayWatch:
         return file_locks.is_unused(path, remove=False)
 
     def expected(self) -> dict[str, str | None]:
-        """Return the key and generation of the metadata, to compare when chunks are stored.
-
-        Raises NodeChanged if they are of another node, or of a smaller array.
-        """
+        """Return the key and generation of the metadata; another or smaller array: NodeChanged."""
         for _ in CONFLICTS.tries():
             number = replacements[0]
             stored, generation = self._store.get_versioned(self._keys[0])

@@ -156,10 +156,7 @@ def split_compressor(steps: list[Step]) -> tuple[list[Step] | None, Step | None]
 
 
 def without_checksums(codecs: Sequence[Named]) -> tuple[tuple[Named, ...], tuple[str, ...]]:
-    """Return codecs without checksums, and the names of the checksums left out.
-
-    zstd keeps the checksum in its own frame, which readers find by themselves.
-    """
+    """Return codecs without checksums (but in frames of zstd), and the names of those left out."""
     kept: list[Named] = []
     left_out: list[str] = []
     for codec in codecs:

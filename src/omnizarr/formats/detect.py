@@ -58,8 +58,7 @@ def publication_order(key: str) -> tuple[int, bool, str]:
 def guess_format(metadata: Mapping[str, Any], data: bytes) -> tuple[Format, Documents] | None:
     """Return the format that a metadata document looks like, and its node's documents at the root.
 
-    `metadata` decides, `data` are the bytes to read. None for the entry point of a hierarchy of the
-    draft, which describes no node.
+    `metadata` decides, `data` is to be read. None for the draft's entry point, which is no node.
     """
     version = metadata.get("zarr_format")
     if isinstance(version, str) and "://" in version:

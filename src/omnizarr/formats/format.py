@@ -82,8 +82,7 @@ class Format(ABC):
     ) -> ArrayModel:
         """Return the array with its chunks packed into shards of that shape; raise CannotExpress.
 
-        An axis with shards of several lengths has a list of them.
-        `index_location` is ``"start"`` or ``"end"``.
+        An axis with shards of several lengths has a list. `index_location` is "start" or "end".
         """
         raise cannot(self.name, "shards", "versions 3-draft and 3 have them; give zarr_format=3")
 

@@ -241,10 +241,7 @@ class V3(Format):
         return {key: write_once(node, lambda some: dumps(self.document(some), indent=2))}
 
     def around_consolidated(self, group: GroupModel) -> tuple[bytes, bytes]:
-        """Return the text of a group's document before and after its consolidated metadata.
-
-        The first ends with the opening bracket, the second begins with the closing one.
-        """
+        """Return the text of a group before and after the members of its consolidated metadata."""
         text = dumps(self.document(group.with_(consolidated={})), indent=2)
         start, end = text[: text.rindex(b"{}") + 1], text[text.rindex(b"{}") + 1 :]
         return start, end

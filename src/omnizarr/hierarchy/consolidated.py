@@ -163,8 +163,7 @@ def update_consolidated(
 ) -> None:
     """Update the consolidated metadata of all groups at and above some nodes.
 
-    `nodes` has the metadata of each node, or None for an erased one. `holders` are the keys with
-    consolidated metadata of their groups, where these are known.
+    `nodes`: metadata, None if erased; `holders`: the keys of consolidated metadata, if known.
     """
     mark_changed()
     if holders is None:

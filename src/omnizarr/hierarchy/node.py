@@ -318,8 +318,7 @@ def node_from_description(path: str, given: Any) -> tuple[Node, str | None]:
 def complete_hierarchy(nodes: Mapping[str, Any]) -> tuple[dict[str, Node | None], str | None]:
     """Return described nodes by path, parents first, and their format if one is stated.
 
-    A group that is not described, but has nodes below it, is None. Raises if formats differ, or
-    if an array has nodes below it.
+    An undescribed group above nodes is None. Raises if formats differ, or an array has nodes below.
     """
     found: dict[str, Node | None] = {}
     versions: dict[str, str] = {}

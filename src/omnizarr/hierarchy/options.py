@@ -402,8 +402,7 @@ def document_options(
 ) -> Callable[[F], F]:
     """Return a decorator that shows `options` in the signature of a function with ``**options``.
 
-    With `explained`, they are the last of its arguments in the docstring; `returns` is the return
-    annotation to show, if type checkers need a less precise one.
+    `explained`: also as the last arguments in the docstring; `returns`: the annotation to show.
     """
 
     def give(function: F) -> F:

@@ -147,8 +147,7 @@ class Publication:
     def put(self, old: Extent, new: Extent) -> None:
         """Make the values visible in place of `old`; the caller holds the lock for replacement.
 
-        If killed before, nothing has changed; if killed within, it is finished by `repair`, by
-        whoever overwrites it, or by the same job.
+        If killed within, it is finished by `repair`, by who overwrites it, or by the same job.
         """
         if self.stage is not None:
             self.stage.replace(old, new)

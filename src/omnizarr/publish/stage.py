@@ -321,8 +321,7 @@ class Stage:
     def distinguish(self, new: Extent) -> None:
         """Add newlines to staged metadata that are equal to the old ones, to tell them apart.
 
-        In a database a node is known by the bytes of its metadata: a reader must notice that it was
-        replaced by one with the same metadata and other values.
+        A database knows a node by the bytes of its metadata; readers must notice a replacement.
         """
         is_database = isinstance(self.target, ChangesKeys)
         for key in stores.list_prefix(self.store, "") if is_database else ():
@@ -335,8 +334,7 @@ class Stage:
     def discard(self) -> None:
         """Erase the staged values, unless they are just replacing others.
 
-        The marker is erased first, so that nobody resumes a half of them; or last, if it says that
-        nothing else is left to do.
+        The marker goes first, so that nobody resumes a half; or last, if it says that all is done.
         """
         if stores.can_list(self.target) and not self.pending:
             keys, below = stores.list_dir(self.target, self.prefix)
@@ -356,8 +354,7 @@ class Stage:
     def settle(self, *, overwrite: bool = False) -> bool:
         """Finish, or undo, an interrupted `replace`; return True if the new values are in place.
 
-        With `overwrite` it is finished, also if the node that is there looks like the old one,
-        although somebody may have made it again.
+        With `overwrite` it is finished even if the node there looks like the old one, made again.
         """
         plan = self._read(PLAN)
         is_done = plan is not None and self._resume(plan, overwrite)
@@ -427,8 +424,7 @@ class Stage:
     def _resume(self, plan: Plan, overwrite: bool) -> bool:
         """Apply the plan of an interrupted writer; return False if the old node is complete.
 
-        Metadata are erased first and stored last, so that old ones mean that nothing was erased,
-        or that somebody has made the node again.
+        Old metadata mean that nothing was erased, or that somebody has made the node again.
         """
         now, new = (_digests(store, plan["metadata"]) for store in (self.target, self.store))
         if now and now == new:

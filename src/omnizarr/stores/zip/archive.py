@@ -197,8 +197,7 @@ def _last_directory(path: str, file: FileBytes, size: int) -> Directory | None:
 def fetch(source: ByteSource, wanted: Sequence[tuple[ZipEntry, Range | None]]) -> list[bytes]:
     """Return the values of entries, or parts of them, with at most two batches of reads.
 
-    A whole value is read together with its header; for a part, and for a large value of a local
-    file, the header is read first.
+    A whole value is read with its header; for a part, or a large local value, the header is first.
     """
     spans, largest = [], _LARGE if isinstance(source, FileBytes) else sys.maxsize
     for entry, range in wanted:
