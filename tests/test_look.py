@@ -1,4 +1,4 @@
-"""The page about representations shows what they are now."""
+"""The page about representations has a picture of each; tests/test_docs.py runs its code."""
 
 from __future__ import annotations
 
@@ -8,20 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import omnizarr as oz
 from tests.look import DOCS, page, samples
 
 
-def test_the_page_shows_what_is_printed_and_a_picture_of_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_shows_a_picture_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("COLUMNS", raising=False)
     found, text = samples(), (DOCS / "look.md").read_text()
-    monkeypatch.setenv("COLUMNS", "200")
-    root = oz.open("ocean.zarr")
-    for shown in (root["heat"], root, found["array"], found["tree"]):
-        assert f"{shown}\n" in text
     for name, item in found.items():
         picture = DOCS / "look" / f"{name}.png"
         assert f"(look/{name}.png)" in text
