@@ -237,7 +237,7 @@ class CodecPipeline:
         return [*map(self._to_chunk_axes, decode(out.transpose(self.axes)))]
 
     def _to_chunk_axes(self, box: Region) -> Region:
-        """Return a box of the array that becomes bytes as one of the chunk; all, if reshaped."""
+        """Return the box of the array that is stored as a box of the chunk; all, if reshaped."""
         if self.reshapes:
             return tuple(slice(0, n) for n in self.spec.shape)
         return tuple(box[self.axes.index(axis)] for axis in range(len(box)))

@@ -118,7 +118,7 @@ def _exact(
     steps: tuple[tuple[int, int], tuple[int, int]],
     numbers: Reals,
 ) -> npt.NDArray[Any]:
-    """Return integers changed in the last of two steps; raise unless both results fit the type."""
+    """Return integers after an offset and a scale; raise unless both results fit the type."""
     ends = (int(values.min()), int(values.max())) if values.size else ()
     for end, (offset, scale) in itertools.product(ends, steps):
         value = change(end, offset, scale)

@@ -46,7 +46,7 @@ _held = _Held()
 
 
 class locked:
-    """Hold the locks of keys for a block; raise if this thread has one of the store, if given."""
+    """Hold the locks of keys in a block; raise if this thread holds one of a given store."""
 
     __slots__ = ("_claim", "_claims", "_taken")
 

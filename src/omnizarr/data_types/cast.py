@@ -104,7 +104,7 @@ def _joined(array: Values, dtype: np.dtype[Any]) -> Values:
 
 
 def is_masked_array(value: Any) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
-    """Return True for a masked array; to import their module is slow, and fails in a handler."""
+    """Return True for a masked array, without importing NumPy's module of them, which is slow."""
     module = sys.modules.get("numpy.ma")
     return module is not None and isinstance(value, getattr(module, "MaskedArray", ()))
 

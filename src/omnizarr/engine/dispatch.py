@@ -231,7 +231,7 @@ def _store(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
 
 
 def _store_steadily(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
-    """Store several chunks; again if the array was replaced meanwhile, which may have some."""
+    """Store several chunks; store all of them again if the array was replaced meanwhile."""
     watch = array.watch
     for _ in range(ATTEMPTS):
         seen = watch.signature
@@ -248,7 +248,7 @@ def _store_steadily(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> N
 def _changed(array: BoundArray, plan: Plan, only: Coords | None, ends: bool) -> list[str]:
     """Return the keys of chunks that are changed in part; chunks written whole need no lock.
 
-    Chunks stored together are never whole, nor, with `ends`, those that reach beyond the shape.
+    Chunks that a transformer packs are never whole; nor, with `ends`, those beyond the shape.
     """
     untransformed = array.chunk_store is array.store
     if untransformed and isinstance(plan, ProductPlan):

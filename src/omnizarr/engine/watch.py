@@ -113,7 +113,7 @@ class ArrayWatch:
         return idle and stored.shape == self._model.shape
 
     def expected_shape(self) -> dict[str, str | None] | None:
-        """Return the key of the free lock on an unchanged shape, to compare, else None."""
+        """Return the key of the lock on the shape; None if it is held, or the shape changed."""
         key = lease_key(paths.folder(self._keys[0]), "shape")
         if self._store.get(key) is not None or self.stored.shape != self._model.shape:
             return None

@@ -278,7 +278,7 @@ def changed(format: Format, entries: Entries, nodes: Mapping[str, Documents]) ->
 
 
 def _entry_text(format: Format, text: bytes, name: str) -> bytes:
-    """Return a valid document as an entry, unchanged unless it may hold what none can."""
+    """Return a document as an entry, without consolidated metadata and numbers that JSON lacks."""
     if not any(part in text for part in (_MARK, b"NaN", b"Infinity")):
         return text.strip()
     doc = load_object(text, name, allow_nan=True)

@@ -175,7 +175,7 @@ class Probe:
         return [keys for keys in found if keys]
 
     def is_decided(self, documents: Documents) -> bool:
-        """Return True if the batches decide which node is there; the draft has other keys."""
+        """Return True if the batches so far decide which node is there; for the draft, none may."""
         (own,), (array, group, _) = _V3.keys(self.path), _V2.keys(self.path)
         if own in documents or array in documents or group in documents:
             return True

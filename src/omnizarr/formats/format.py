@@ -62,7 +62,7 @@ class Format(ABC):
 
     @abstractmethod
     def adapt(self, array: ArrayModel) -> ArrayModel:
-        """Return the array, but for chunk keys, in the names of this format, or raise."""
+        """Return the array with this format's names and the same chunk bytes, or raise."""
 
     def default_codecs(
         self, itemsize: int | None, variable: str | None, choice: str

@@ -208,7 +208,7 @@ def as_json(named: Named) -> Any:
 
 
 def byte_orders(named: Named) -> set[str]:
-    """Return the byte orders of multi-byte parts: none, also of a malformed type, or more."""
+    """Return the byte orders of the parts of a type; none for bytes, and for malformed types."""
     try:
         if named.name in ("struct", "structured"):
             parts = (field_parts(field)[1] for field in named.configuration["fields"])

@@ -54,7 +54,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
         store: A path, URL, dict, store or `StorePath`.
         path: The path of the array in the store; by default the root.
         read_only: True to refuse all writes through this handle.
-        zarr_format: 1, 2, 3 or ``"3-draft"`` to open that format, else it is detected.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default the format is detected.
 
     Examples:
         >>> a = oz.create_array("ocean.zarr", data=np.arange(12).reshape(3, 4), chunks=(2, 2))

@@ -34,7 +34,7 @@ class Group(NodeHandle[GroupModel]):
         store: A path, URL, dict, store or `StorePath`.
         path: The path of the group in the store; by default the root.
         read_only: True to refuse all writes through this handle.
-        zarr_format: 1, 2, 3 or ``"3-draft"`` to open that format, else it is detected.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default the format is detected.
 
     Examples:
         >>> g = oz.create_group("run.zarr")

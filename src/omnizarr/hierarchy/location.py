@@ -224,7 +224,7 @@ class Location:
     def store_absent(
         self, metadata: Documents, node: Node, found: PathMetadata | None = None
     ) -> None:
-        """Store the prepared metadata of a new node, and what is above; see `create_absent`."""
+        """Store the prepared metadata of a new node and of groups above; see `create_absent`."""
         above = self.create_absent(metadata, node, found)
         holders = consolidated.present_holders(self.format, [self.path], above)
         del above  # which may be large
@@ -272,7 +272,7 @@ class Location:
         return found.metadata
 
     def _claim(self, metadata: Documents, stray: Iterable[str]) -> None:
-        """Store the metadata of a new node, and no stray attributes, while nobody else can."""
+        """Store a new node's metadata, and erase stray attributes, while nobody else writes it."""
         if not stores.set_new(self.store, marker(self.path), Mark("create").write()):
             raise NodeExists(f"another writer is just creating {self}; open it later")
         try:

@@ -107,7 +107,7 @@ def open(
         kind: ``"array"`` or ``"group"`` to open nothing else; where a path has metadata of both,
             ``"group"`` opens the group.
         path: The path of the node in the store; by default the root.
-        zarr_format: 1, 2, 3 or ``"3-draft"`` to open that format, else it is detected.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default the format is detected.
         storage_options: Options for the store of a URL, such as credentials.
         use_consolidated: True, False, None or a key, as above.
         missing: The treatment of missing chunks when values are read: ``"fill"``, ``"warn"`` or
@@ -195,7 +195,7 @@ def consolidate_metadata(
     Args:
         store: A path, URL, dict, store or `StorePath`.
         path: The path of the group in the store; by default the root.
-        zarr_format: 1, 2, 3 or ``"3-draft"`` to open that format, else it is detected.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default the format is detected.
         storage_options: Options for the store of a URL, such as credentials.
 
     Returns:
@@ -258,7 +258,7 @@ def load(
     Args:
         store: A path, URL, dict, store or `StorePath`.
         path: The path of the node in the store; by default the root.
-        zarr_format: 1, 2, 3 or ``"3-draft"`` to open that format, else it is detected.
+        zarr_format: 1, 2, 3 or ``"3-draft"``; by default the format is detected.
         storage_options: Options for the store of a URL, such as credentials.
 
     Returns:

@@ -147,7 +147,7 @@ class Publication:
     def put(self, old: Extent, new: Extent) -> None:
         """Make the values visible in place of `old`; the caller holds the lock for replacement.
 
-        If killed within, it is finished by `repair`, by who overwrites it, or by the same job.
+        A kill before changes nothing; within, `repair`, an overwrite or the same job finishes it.
         """
         if self.stage is not None:
             self.stage.replace(old, new)
