@@ -33,6 +33,7 @@ MAX_REDIRECTS = 10
 _BUFFER = 2**19
 _TRUSTED = ssl.get_default_verify_paths()  # by Python, too
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)\s*", re.IGNORECASE)
+_FIELD = re.compile(r"([^:\n]*):([^\n]*)\n")
 Headers: TypeAlias = Mapping[str, str]
 
 
@@ -69,7 +70,7 @@ class Connections:
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._set_timer)
         self._sockets = selectors.DefaultSelector()
         self._timer: float | None = None  # when libcurl wants to be called
-        self._free: list[Any] = []
+        self._free: list[_Transfer] = []
 
     def prepare(self, most: int) -> None:
         """Set the number of requests at a time for the next call."""
@@ -81,22 +82,23 @@ class Connections:
     ) -> Iterator[tuple[int, Response]]:
         """Yield the number and response of each request, in the order in which they come."""
         multi, count, begun, most = self._multi, len(requests), 0, min(FIRST, self.most)
-        sent: dict[Any, tuple[int, list[bytes], list[bytes]]] = {}
+        sent: dict[Any, tuple[int, _Transfer]] = {}
         try:
             while sent or begun < count:
                 while begun < count and len(sent) < most:
-                    handle = self._free.pop() if self._free else _handle()
-                    each: tuple[int, list[bytes], list[bytes]] = begun, [], []
-                    _prepare(handle, requests[begun], *each[1:], timeout)
-                    multi.add_handle(handle)
-                    sent[handle] = each
+                    transfer = self._free.pop() if self._free else _Transfer()
+                    transfer.prepare(requests[begun], timeout)
+                    multi.add_handle(transfer.handle)
+                    sent[transfer.handle] = begun, transfer
                     begun += 1
                 self._act(0)
                 _, done, failed = multi.info_read(count)
-                for handle in done:
-                    yield self._ended(handle, *sent.pop(handle), "")
-                for handle, _, reason in failed:
-                    yield self._ended(handle, *sent.pop(handle), reason or "no response")
+                ended = [(handle, reason or "no response") for handle, _, reason in failed]
+                for handle, reason in [*((handle, "") for handle in done), *ended]:
+                    number, transfer = sent.pop(handle)
+                    multi.remove_handle(handle)
+                    self._free.append(transfer)
+                    yield number, transfer.response(reason)
                 if not done and not failed and sent:
                     more = begun < count and most < self.most
                     if not self._act(WAITS if more else LONGEST_WAIT) and more:
@@ -108,8 +110,8 @@ class Connections:
 
     def close(self) -> None:
         """Close all connections."""
-        for handle in self._free:
-            handle.close()
+        for transfer in self._free:
+            transfer.handle.close()
         self._multi.close()
         self._sockets.close()
 
@@ -136,57 +138,62 @@ class Connections:
             return True
         return bool(come)
 
-    def _ended(
-        self, handle: Any, number: int, head: list[bytes], body: list[bytes], reason: str
-    ) -> tuple[int, Response]:
-        self._multi.remove_handle(handle)
-        self._free.append(handle)
-        seconds = handle.getinfo(pycurl.TOTAL_TIME)
+
+class _Transfer:
+    """A handle of libcurl, how it was last set up, and what has come of a response."""
+
+    __slots__ = ("_asked", "_body", "_head", "handle")
+
+    def __init__(self) -> None:
+        self._asked: tuple[Any, ...] = ()
+        self._head: list[bytes] = []
+        self._body: list[bytes] = []
+        handle = self.handle = pycurl.Curl()
+        handle.setopt(pycurl.NOSIGNAL, 1)
+        handle.setopt(pycurl.USERAGENT, f"omnizarr/{config.VERSION}")
+        handle.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)  # several connections
+        handle.setopt(pycurl.PATH_AS_IS, 1)
+        handle.setopt(pycurl.BUFFERSIZE, _BUFFER)
+        handle.setopt(pycurl.MAXREDIRS, MAX_REDIRECTS)
+        handle.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        handle.setopt(pycurl.REDIR_PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        for option, path in ((pycurl.CAINFO, _TRUSTED.cafile), (pycurl.CAPATH, _TRUSTED.capath)):
+            if path:
+                handle.setopt(option, path)
+        if not (_TRUSTED.cafile or _TRUSTED.capath):
+            handle.setopt(pycurl.SSL_OPTIONS, pycurl.SSLOPT_NATIVE_CA)  # of Windows and macOS
+        handle.setopt(pycurl.HEADERFUNCTION, self._head.append)
+        handle.setopt(pycurl.WRITEFUNCTION, self._body.append)
+
+    def prepare(self, request: Request, timeout: float) -> None:
+        """Set up the handle for a request."""
+        handle, asked = self.handle, (timeout, *request[1:])
+        handle.setopt(pycurl.URL, request.url)
+        if asked != self._asked:
+            self._asked = asked
+            more = [] if request.range is None else [f"Range: bytes={request.range}"]
+            handle.setopt(pycurl.HTTPHEADER, [*request.headers, *more])
+            handle.setopt(pycurl.NOBODY if request.method == "HEAD" else pycurl.HTTPGET, 1)
+            handle.setopt(pycurl.FOLLOWLOCATION, request.follows)
+            handle.setopt(pycurl.PROXY, request.proxy or "")
+            handle.setopt(pycurl.TIMEOUT_MS, max(1, int(timeout * 1000)))
+            handle.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(min(CONNECT, timeout) * 1000)))
+
+    def response(self, reason: str) -> Response:
+        """Return what has come, or the reason why not all of it has."""
+        head, body, handle = [*self._head], self._body, self.handle
         data = body[0] if len(body) == 1 else b"".join(body)
-        body.clear()  # the handle refers to it
+        self._head.clear()  # the handle refers to both
+        body.clear()
+        seconds = handle.getinfo(pycurl.TOTAL_TIME)
         if reason:
-            return number, Response(0, reason, {}, b"", seconds)
+            return Response(0, reason, {}, b"", seconds)
         # Of several heads, of redirects, the last one.
-        last = b"".join(head).decode("latin-1").rstrip().rpartition("\r\n\r\n")[2]
-        first, *lines = last.split("\r\n")
-        pairs = [line.partition(":") for line in lines]
-        known = {name.lower(): value.strip() for name, _, value in pairs}
-        status = handle.getinfo(pycurl.RESPONSE_CODE)
-        said = first.partition(" ")[2].partition(" ")[2]
-        return number, Response(status, said, known, data, seconds)
-
-
-def _handle() -> Any:
-    handle = pycurl.Curl()
-    handle.setopt(pycurl.NOSIGNAL, 1)
-    handle.setopt(pycurl.USERAGENT, f"omnizarr/{config.VERSION}")
-    handle.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)  # several connections
-    handle.setopt(pycurl.PATH_AS_IS, 1)
-    handle.setopt(pycurl.BUFFERSIZE, _BUFFER)
-    handle.setopt(pycurl.MAXREDIRS, MAX_REDIRECTS)
-    handle.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
-    handle.setopt(pycurl.REDIR_PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
-    for option, path in ((pycurl.CAINFO, _TRUSTED.cafile), (pycurl.CAPATH, _TRUSTED.capath)):
-        if path:
-            handle.setopt(option, path)
-    if not (_TRUSTED.cafile or _TRUSTED.capath):
-        handle.setopt(pycurl.SSL_OPTIONS, pycurl.SSLOPT_NATIVE_CA)  # of Windows and macOS
-    return handle
-
-
-def _prepare(
-    handle: Any, request: Request, head: list[bytes], body: list[bytes], timeout: float
-) -> None:
-    more = [] if request.range is None else [f"Range: bytes={request.range}"]
-    handle.setopt(pycurl.URL, request.url)
-    handle.setopt(pycurl.HTTPHEADER, [*request.headers, *more])
-    handle.setopt(pycurl.NOBODY if request.method == "HEAD" else pycurl.HTTPGET, 1)
-    handle.setopt(pycurl.FOLLOWLOCATION, request.follows)
-    handle.setopt(pycurl.PROXY, request.proxy or "")
-    handle.setopt(pycurl.HEADERFUNCTION, head.append)
-    handle.setopt(pycurl.WRITEFUNCTION, body.append)
-    handle.setopt(pycurl.TIMEOUT_MS, max(1, int(timeout * 1000)))
-    handle.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(min(CONNECT, timeout) * 1000)))
+        first = max(n for n, line in enumerate(head) if line.startswith(b"HTTP/"))
+        said = head[first].decode("latin-1").rstrip().partition(" ")[2].partition(" ")[2]
+        lines = b"".join(head[first + 1 :]).decode("latin-1")
+        known = {name.lower(): value.strip() for name, value in _FIELD.findall(lines)}
+        return Response(handle.getinfo(pycurl.RESPONSE_CODE), said, known, data, seconds)
 
 
 _idle: list[Connections] = []  # those used last at the end
