@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import basic_indices
 
 import omnizarr as oz
 from omnizarr.concurrency import key_locks
@@ -252,6 +253,30 @@ def test_counts_are_those_of_the_block_and_of_its_threads(tmp_path: Path) -> Non
         f"{a.store!r}": (a.nchunks, 0),
     }
     assert t.seconds == t.seconds
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> oz.Array:
+    return oz.create_array(tmp_path_factory.mktemp("small") / "a", data=DATA, chunks=(8, 8))
+
+
+@given(selection=basic_indices(DATA.shape, allow_newaxis=False))
+def test_both_engines_count_the_same_chunks_also_of_small_reads(
+    small: oz.Array, selection: Any
+) -> None:
+    _ = small[0, 0]  # what small reads need is known from here on
+    with oz.trace() as t:
+        values = small[selection]
+    with oz.trace() as plain, oz.configure(engine="reference"):
+        assert np.array_equal(small[selection], values)
+    assert t.total.chunks_read == plain.total.chunks_read == len(chunks_of(selection))
+    assert [*t.arrays] == [*plain.arrays] == [repr(small.store)]
+
+
+def chunks_of(selection: Any) -> set[int]:
+    """Return the numbers of the chunks of `DATA` that a selection touches."""
+    rows, columns = np.indices(DATA.shape)
+    return {*np.ravel((rows // 8 * 8 + columns // 8)[selection]).tolist()}
 
 
 async def test_tasks_count_for_themselves(tmp_path: Path) -> None:

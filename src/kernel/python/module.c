@@ -153,15 +153,19 @@ static void release_arguments(run_arguments *given) {
     Py_XDECREF(given->kept);
 }
 
+/* Append a number to a list; -1 where that fails. */
+static int append_number(PyObject *list, int64_t value) {
+    PyObject *number = PyLong_FromLongLong(value);
+    int status = number ? PyList_Append(list, number) : -1;
+    Py_XDECREF(number);
+    return status;
+}
+
 /* Return a list of the rows that have a mark. */
 static PyObject *list_marked(const atomic_uchar *marks, int64_t rows) {
     PyObject *result = PyList_New(0);
     for (int64_t i = 0; result && i < rows; i++)
-        if (atomic_load(&marks[i])) {
-            PyObject *number = PyLong_FromLongLong(i);
-            if (!number || PyList_Append(result, number) != 0) Py_CLEAR(result);
-            Py_XDECREF(number);
-        }
+        if (atomic_load(&marks[i]) && append_number(result, i)) Py_CLEAR(result);
     return result;
 }
 
@@ -275,13 +279,13 @@ static PyObject *take_scalar(PyObject *array) {
 /* Take the arguments of `read_small` and return the array to fill; NULL with the status of what it
  * declines. */
 static PyObject *take_small(oz_batch *batch, PyObject *args, run_arguments *given,
-                            oz_status *status) {
+                            oz_status *status, PyObject **counts) {
     PyObject *array, *selection, *shape, *type; /* borrowed from the arguments */
     Py_ssize_t prefix_size;
     oz_selected axes[OZ_MAX_AXES];
     *status = OZ_PYTHON;
-    if (!PyArg_ParseTuple(args, "O!OyK", &PyTuple_Type, &array, &selection, &given->metadata,
-                          &given->identity) ||
+    if (!PyArg_ParseTuple(args, "O!OyK|O!", &PyTuple_Type, &array, &selection, &given->metadata,
+                          &given->identity, &PyList_Type, counts) ||
         !PyArg_ParseTuple(array, "OO!y#y#iiOOL", &given->pipeline, &PyTuple_Type, &shape,
                           &given->root, &given->root_size, &batch->prefix, &prefix_size,
                           &batch->key_style, &batch->separator, &given->array, &type,
@@ -309,24 +313,28 @@ static PyObject *take_small(oz_batch *batch, PyObject *args, run_arguments *give
     return allocate_result(batch, axes, type, given);
 }
 
-/* read_small(array, selection, metadata, identity) -> result, None where that takes longer or fails
+/* read_small(array, selection, metadata, identity, counts) -> result, None where that takes longer
+ *     or fails
  *
  * One call from the selection to its values; None also where a chunk is missing, or several were
- * read, and the array may have been replaced meanwhile. Whatever it does not do, the caller does with a plan;
- * so wrong selections and damaged chunks raise the same errors. */
+ * read, and the array may have been replaced meanwhile. Whatever it does not do, the caller does
+ * with a plan; so wrong selections and damaged chunks raise the same errors. The number of chunks
+ * goes into the list `counts`, if there is one. */
 static PyObject *read_small(PyObject *Py_UNUSED(module), PyObject *args) {
     run_arguments given = {0};
     oz_status status;
     oz_batch *batch = calloc(1, sizeof *batch); /* owned: freed below */
     if (!batch) return PyErr_NoMemory();
     batch->directory = -1, given.threads = 1;
-    PyObject *array = take_small(batch, args, &given, &status), *left, *result = NULL;
+    PyObject *counts = NULL, *left, *result = NULL; /* `counts` is borrowed */
+    PyObject *array = take_small(batch, args, &given, &status, &counts);
     left = array ? run_batch(batch, &given) : NULL;
     int several = batch->rows > 1 || atomic_load(&batch->absent);
     if (left && PyList_GET_SIZE(left) == 0 && !(several && was_replaced(&given)))
         result = given.view.ndim ? Py_NewRef(array) : take_scalar(array);
     else if (left || (!array && status != OZ_OK && status != OZ_PYTHON))
         result = Py_NewRef(Py_None);
+    if (result && counts && append_number(counts, batch->rows)) Py_CLEAR(result);
     Py_XDECREF(left);
     Py_XDECREF(array);
     release_arguments(&given);

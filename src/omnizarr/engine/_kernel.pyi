@@ -20,7 +20,12 @@ def load_deflate(file: str, /) -> bool: ...
 def memory(size: int, /) -> Any: ...
 def identity(path: bytes, /) -> int: ...
 def read_small(
-    array: tuple[Any, ...], selection: Any, metadata: bytes, identity: int, /
+    array: tuple[Any, ...],
+    selection: Any,
+    metadata: bytes,
+    identity: int,
+    counts: list[int] = ...,
+    /,
 ) -> Any: ...
 def run(
     pipeline: Any,

@@ -163,12 +163,14 @@ class Selectable(Shaped, Generic[S]):
             and watch.epoch == epoch[0]
             and watch.expires > monotonic()
             and settings.engine == "auto"
-            and settings.trace is None
             and self._missing == "fill"
             and self._config.order == "C"
             and (settings.chunk_cache is None or not engine.costly(array))
         ):
-            values = engine.read_small(array.small, selection, watch.metadata, watch.identity)
+            if settings.trace is None:
+                values = engine.read_small(array.small, selection, watch.metadata, watch.identity)
+            else:
+                values = engine.read_small_traced(array, selection, settings.trace[0])
             if values is not None:
                 return values
         try:

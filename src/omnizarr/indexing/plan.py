@@ -104,7 +104,7 @@ class ProductPlan:
     @property
     def count(self) -> int:
         """The number of chunks touched."""
-        return math.prod(len(axis) for axis in self.axes)
+        return math.prod(map(len, self._spans() or self.axes))
 
     @property
     def whole(self) -> bool:
@@ -122,13 +122,17 @@ class ProductPlan:
 
     def chunks(self) -> Iterator[tuple[int, ...]]:
         """Yield the coordinates of every chunk touched, in the order of rows."""
+        return itertools.product(*(self._spans() or (a.chunk.tolist() for a in self.axes)))
+
+    def _spans(self) -> list[range] | None:
+        """Return the chunks along each axis if they are without gaps, otherwise None."""
         spans: list[range] = []
         for part, axis in zip(self.parts, self.grid.axes, strict=True):
             if not isinstance(part, Run) or part.step != 1 or not part.size:
-                return itertools.product(*(axis.chunk.tolist() for axis in self.axes))
+                return None
             last = axis.chunk_of(part.start + part.size - 1)
             spans.append(range(axis.chunk_of(part.start), last + 1))
-        return itertools.product(*spans)
+        return spans
 
     @property
     def last_chunk(self) -> tuple[int, ...]:

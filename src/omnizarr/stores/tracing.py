@@ -42,6 +42,9 @@ class Costs:
     cache_misses: int = 0
 
 
+_NO_COSTS: dict[str, float] = asdict(Costs())
+
+
 class Trace:
     """The costs of what is done inside a block, as `omnizarr.trace` yields it.
 
@@ -49,11 +52,12 @@ class Trace:
     """
 
     def __init__(self, tracer: Any = None) -> None:
-        self._tracer = tracer  # of OpenTelemetry
+        self.spans = tracer is not None  # those of OpenTelemetry are recorded, too
+        self._tracer = tracer
         self._begun = time.perf_counter()
         self._ended: float | None = None
         # By thread, store and array, so that no thread waits for another one's counts.
-        self._counts: dict[tuple[int, int, int], tuple[object, Any, Counter[str]]] = {}
+        self._counts: dict[tuple[int, int, int], tuple[object, Any, dict[str, float]]] = {}
         self._settings: dict[tuple[int, int], tuple[Config, Any, Config]] = {}
 
     @property
@@ -80,7 +84,7 @@ class Trace:
         found: dict[str, Counter[str]] = {}
         for store, array, counts in [*self._counts.values()]:
             if (where := name(store, array)) is not None:
-                found.setdefault(where, Counter()).update(dict(counts))
+                found.setdefault(where, Counter()).update(counts)
         return {where: Costs(**found[where]) for where in sorted(found)}
 
     def to_json(self) -> dict[str, Any]:
@@ -108,9 +112,10 @@ class Trace:
         key = get_ident(), id(store), id(array)
         found = self._counts.get(key)
         if found is None:
-            found = self._counts[key] = store, array, Counter()
+            found = self._counts[key] = store, array, dict(_NO_COSTS)
+        sums = found[2]
         for name, number in counts.items():
-            found[2][name] += number  # type: ignore[assignment]  # seconds are fractions
+            sums[name] += number
 
     def settings(self, before: Config, array: Any) -> Config:
         """Return settings with which counts go to this trace and an array."""
