@@ -269,6 +269,9 @@ def test_a_box_meets_a_grid_chunk_by_chunk(
         out[outside] = chunk[inside]
     assert np.array_equal(out, values[region])
     assert [coords for coords, _, _ in touched] == sorted({c for c, _, _ in touched})
+    chosen = plan(grid, region)
+    assert [*chosen.chunks()] == [coords for coords, _, _ in touched]
+    assert chosen.count == len(touched)
 
 
 def test_a_plan_has_no_python_object_per_element() -> None:

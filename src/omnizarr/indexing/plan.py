@@ -18,7 +18,14 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.chunk_grids import AxisIntersection, Grid, GridAxis, Integers, intersect
+from omnizarr.chunk_grids import (
+    AxisIntersection,
+    Grid,
+    GridAxis,
+    Integers,
+    RegularAxis,
+    intersect,
+)
 
 Part: TypeAlias = "slice | Integers"
 AxisRow: TypeAlias = "tuple[int, slice, Integers | None, Part, bool]"
@@ -128,9 +135,10 @@ class ProductPlan:
         """Return the chunks along each axis if they are without gaps, otherwise None."""
         spans: list[range] = []
         for part, axis in zip(self.parts, self.grid.axes, strict=True):
-            if not isinstance(part, Run) or part.step != 1 or not part.size:
+            least = axis.chunk if isinstance(axis, RegularAxis) else 1
+            if not isinstance(part, Run) or part.step > least or not part.size:
                 return None
-            last = axis.chunk_of(part.start + part.size - 1)
+            last = axis.chunk_of(part.start + (part.size - 1) * part.step)
             spans.append(range(axis.chunk_of(part.start), last + 1))
         return spans
 
