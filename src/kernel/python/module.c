@@ -153,10 +153,9 @@ static void release_arguments(run_arguments *given) {
     Py_XDECREF(given->kept);
 }
 
-/* Append a number to a list; -1 where that fails. */
-static int append_number(PyObject *list, int64_t value) {
+static oz_status append_number(PyObject *list, int64_t value) {
     PyObject *number = PyLong_FromLongLong(value);
-    int status = number ? PyList_Append(list, number) : -1;
+    oz_status status = number && PyList_Append(list, number) == 0 ? OZ_OK : OZ_PYTHON;
     Py_XDECREF(number);
     return status;
 }

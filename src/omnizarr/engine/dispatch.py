@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from omnizarr.config import Config
 from omnizarr.engine import chunk_cache, kernel, reference
 from omnizarr.engine.binding import BoundArray
 from omnizarr.engine.missing_chunks import Coords, FilledParts, Missing
-from omnizarr.engine.watch import ATTEMPTS, RECENT
+from omnizarr.engine.watch import ATTEMPTS, RECENT, ArrayWatch
 from omnizarr.errors import ChunkError, Conflict
 from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
 from omnizarr.indexing.plan import some_rows
@@ -86,6 +86,18 @@ def read(
     if out is not None:
         return out
     return full[plan.final] if isinstance(plan, ProductPlan) else plan.result(full)
+
+
+def read_small_traced(array: BoundArray, watch: ArrayWatch, selection: Any, trace: Any) -> Any:
+    """Do as `read_small`, and count the chunks; return None also where spans are recorded."""
+    if trace.spans:
+        return None
+    counts, began = list[int](), perf_counter()
+    values = kernel.read_small(array.small, selection, watch.metadata, watch.identity, counts)
+    if values is not None:
+        seconds = perf_counter() - began
+        trace.add(None, array, {"chunks_read": counts[0], "decode_seconds": seconds})
+    return values
 
 
 def _read_steadily(

@@ -423,18 +423,6 @@ def _describe_small(array: BoundArray, layout: Layout) -> tuple[Any, ...]:
     )
 
 
-def read_small_traced(array: BoundArray, selection: Any, trace: Any) -> Any:
-    """Do as `read_small`, and count the chunks; None also where spans are recorded."""
-    watch, counts, began = cast(Any, array.watch), list[int](), perf_counter()
-    if trace.spans:
-        return None
-    values = read_small(array.small, selection, watch.metadata, watch.identity, counts)
-    if values is not None:
-        seconds = perf_counter() - began
-        trace.add(None, array, {"chunks_read": counts[0], "decode_seconds": seconds})
-    return values
-
-
 def _make_layout(array: BoundArray, keep_empty: bool) -> Layout | str:
     """Return the description of an array for the kernel, or why it refuses the array."""
     if not available():

@@ -170,7 +170,7 @@ class Selectable(Shaped, Generic[S]):
             if settings.trace is None:
                 values = engine.read_small(array.small, selection, watch.metadata, watch.identity)
             else:
-                values = engine.read_small_traced(array, selection, settings.trace[0])
+                values = engine.read_small_traced(array, watch, selection, settings.trace[0])
             if values is not None:
                 return values
         try:
