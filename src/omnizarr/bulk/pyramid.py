@@ -24,10 +24,10 @@ import numpy.typing as npt
 
 from omnizarr import Array, config
 from omnizarr.bulk.journal import Task, task_id
-from omnizarr.bulk.tiles import corners
+from omnizarr.bulk.tiles import Box, corners
 from omnizarr.bulk.transfer import TASK_BYTES, Filled, cut
 from omnizarr.errors import InvalidArgument, known_names
-from omnizarr.extension import Boxes, as_plain, empty, for_each
+from omnizarr.extension import Boxes, as_plain, boxes, empty, for_each
 
 try:
     from omnizarr.bulk import _blocks
@@ -36,7 +36,6 @@ except ImportError:  # no compiler when it was installed
 
 Values: TypeAlias = npt.NDArray[Any]
 Factors: TypeAlias = tuple[int, ...]
-Box = tuple[slice, ...]
 Progress = Callable[[int, int, str], None]
 MEMORY = 2**27  # bytes that `fill_levels` has at a time
 
@@ -311,10 +310,10 @@ def fill_levels(
     if steps:
         check_packing(method, packing)
     finest, levels = arrays[0], [*zip(arrays, arrays[1:], steps, strict=False)]
-    boxes = [*_blocks_of(source)]
+    blocks = [*_blocks_of(source)]
     with finest.writer() as writer:
         parts: list[Callable[[], object]]
-        if levels and not boxes and method != "gaussian":  # which reads beyond its box
+        if levels and not blocks and method != "gaussian":  # which reads beyond its box
             _, second, factors = levels.pop(0)
             tasks = level_tasks(source, second, factors, method, MEMORY, packing, writer)
             parts = [task.work for task in tasks]
@@ -323,8 +322,8 @@ def fill_levels(
             def store(box: Box) -> None:
                 writer[box] = as_plain(source[box])
 
-            boxes = boxes or [*cut(finest, max(1, MEMORY // 8 // finest.itemsize))]
-            parts = [partial(store, box) for box in boxes]
+            whole = cut(finest, max(1, MEMORY // 8 // finest.itemsize))
+            parts = [partial(store, box) for box in blocks or whole]
         for number, part in enumerate(parts, 1):
             part()
             if progress is not None:
@@ -350,7 +349,7 @@ class ReduceBox:
     target: Array
     factors: tuple[int, ...]
     method: str
-    box: tuple[tuple[int, int], ...]
+    box: Box
     packing: LevelPacking | None = None
     copy: Any = None
 
@@ -358,10 +357,8 @@ class ReduceBox:
         gaussian_border = gaussian_reach(self.factors) if self.method == "gaussian" else None
         inner, padding = [], []
         reach = gaussian_border or (0,) * len(self.factors)
-        for (start, stop), f, r, n in zip(
-            self.box, self.factors, reach, self.source.shape, strict=True
-        ):
-            low, high = start * f - r, stop * f + r
+        for side, f, r, n in zip(self.box, self.factors, reach, self.source.shape, strict=True):
+            low, high = side.start * f - r, side.stop * f + r
             inner.append(slice(max(0, low), min(high, n)))
             padding.append((max(0, -low), max(0, high - n)))
         values = as_plain(self.source[tuple(inner)])
@@ -369,11 +366,11 @@ class ReduceBox:
         if self.copy is not None:
             self.copy[tuple(inner)] = values
             values = values.astype(self.target.dtype, copy=False)
-        out = empty(tuple(stop - start for start, stop in self.box), self.target.dtype)
+        out = empty(tuple(side.stop - side.start for side in self.box), self.target.dtype)
         if gaussian_border is not None:
             values = np.pad(values, padding, mode="edge")
         downsample(values, self.factors, self.method, out, self.packing)
-        self.target[tuple(slice(*side) for side in self.box)] = out
+        self.target[self.box] = out
         return Filled(bytes_read=read)
 
 
@@ -392,12 +389,10 @@ def level_tasks(
     """
     packing = check_packing(method, packing)
     for box in level_boxes(target, factors, method, memory, packing):
-        sides = corners(box)
-        size = math.prod(stop - start for start, stop in sides) * target.itemsize
         yield Task(
-            task_id("level", target.path, sides),
-            ReduceBox(source, target, tuple(factors), method, sides, packing, copy),
-            size,
+            task_id("level", target.path, corners(box)),
+            ReduceBox(source, target, tuple(factors), method, box, packing, copy),
+            boxes.box_size(box) * target.itemsize,
             target.name,
         )
 

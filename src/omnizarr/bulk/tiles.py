@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array as packed
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,19 @@ def _regular(array: BoundArray, chunks: tuple[int, ...] | None) -> tuple[GridAxi
     if chunks is None:
         return array.grid.axes
     return tuple(map(extension.RegularAxis, array.model.shape, chunks))
+
+
+def largest_chunk(axes: Sequence[GridAxis]) -> int:
+    """Return the elements of the largest chunk, also those outside the array; 0 without chunks."""
+    if not all(axis.count for axis in axes):
+        return 0
+    numbers = (0 if isinstance(a, extension.RegularAxis) else np.arange(a.count) for a in axes)
+    return math.prod(int(np.max(a.size(n))) for a, n in zip(axes, numbers, strict=True))
+
+
+def chunk_bytes(array: BoundArray) -> int:
+    """Return the bytes of the largest chunk or shard of an array, decoded."""
+    return largest_chunk(array.grid.axes) * array.dtype.itemsize
 
 
 # Tiles: boxes that depend on the metadata only, so that an interrupted job finds them again

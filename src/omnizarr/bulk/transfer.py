@@ -21,16 +21,14 @@ import numpy.typing as npt
 from omnizarr import Array, extension
 from omnizarr.bulk.journal import Outcome, Task, in_batches, task_id
 from omnizarr.bulk.output import HierarchyOutput
-from omnizarr.bulk.tiles import Box, corners, item_bytes, show_box, stored_axes
+from omnizarr.bulk.tiles import Box, chunk_bytes, corners, item_bytes, show_box, stored_axes
 from omnizarr.errors import ChunkError, InvalidArgument, OmnizarrError, StoreError
 from omnizarr.extension import BoundArray, Buffer, boxes, decoded_size, engine, paths, plan, stores
 
 Coords: TypeAlias = tuple[int, ...]
 Values: TypeAlias = npt.NDArray[Any]
-Side: TypeAlias = tuple[int, int]
 Method: TypeAlias = Literal["copy", "encode", "values"]
 
-MANY = 2**16  # chunks along an axis whose lengths are not compared
 LOCAL_BATCH = 2**22  # bytes of one task, so that few chunks are shared by several threads
 REMOTE_BATCH = 2**25  # the same for stores that answer many requests at a time
 TASK_BYTES = 2**26  # of values that a task handles, if memory allows
@@ -88,6 +86,11 @@ class Transfer:
             return False
         return all(a % b == 0 for a, b in zip(old, new, strict=True))
 
+    @property
+    def unit_array(self) -> BoundArray:
+        """The array whose chunks are the units of work."""
+        return self.source if self.by_source else self.target
+
     def units(self) -> Iterator[tuple[Coords, int]]:
         """Yield the coordinates and bytes of the smallest units of work: mostly chunks.
 
@@ -97,9 +100,8 @@ class Transfer:
         if self.by_source and stores.can_list(self.source.store):
             yield from extension.stored_chunks(self.source)
             return
-        array = self.source if self.by_source else self.target
-        for row in plan(array.grid, ...).rows():
-            yield row.coords, decoded_size(array, row.coords)
+        for row in plan(self.unit_array.grid, ...).rows():
+            yield row.coords, decoded_size(self.unit_array, row.coords)
 
     def count(self, coords: Coords) -> int:
         """Return the number of chunks of the target that a unit becomes."""
@@ -107,9 +109,8 @@ class Transfer:
             return 1
         return plan(self.target.grid, chunk_box(self.source, coords)).count
 
-    def memory(self, coords: Coords, size: int) -> int:
+    def memory(self, size: int, decoded: int) -> int:
         """Return the bytes of memory that a unit of `size` stored bytes needs."""
-        decoded = decoded_size(self.source if self.by_source else self.target, coords)
         if self.method in ("encode", "values"):
             return 3 * decoded
         return size + (decoded if self.check else 0)
@@ -117,12 +118,8 @@ class Transfer:
     @cached_property
     def largest(self) -> int:
         """The bytes in memory that the largest unit needs."""
-        axes = (self.source if self.by_source else self.target).grid.axes
-        if not all(axis.count for axis in axes):
-            return 0
-        sizes = [axis.size(np.arange(axis.count)) if axis.count < MANY else None for axis in axes]
-        coords = tuple(0 if found is None else int(np.argmax(found)) for found in sizes)
-        return self.memory(coords, decoded_size(self.source, coords) if self.by_source else 0)
+        size = chunk_bytes(self.unit_array)
+        return self.memory(size, size)
 
 
 @dataclass(frozen=True)
@@ -200,15 +197,13 @@ class TransferTask(Generic[T]):
 
     def _copy_values(self, transfer: Transfer, coords: Coords, out: T) -> None:
         """Read one chunk of the source, or of the target's grid, and write the target's chunks."""
-        array = transfer.source if transfer.by_source else transfer.target
-        box = chunk_box(array, coords)
+        box = chunk_box(transfer.unit_array, coords)
         rows = [*plan(transfer.target.grid, box).rows()]
         try:
             self._write_rows(transfer, box, rows, out)
-        except ChunkError as e:
-            if not self.skip_damaged or len(rows) == 1:
-                self._damaged(e, transfer.source, coords, out)
-                return
+        except ChunkError:
+            if not self.skip_damaged:
+                raise
             for row in rows:  # without the damaged ones
                 one = chunk_box(transfer.target, row.coords)
                 try:
@@ -259,10 +254,7 @@ def recode(transfer: Transfer, coords: Coords, data: Buffer) -> Buffer:
 
 def chunk_box(array: BoundArray, coords: Coords) -> tuple[slice, ...]:
     """Return the elements of an array that a chunk holds."""
-    triples = zip(
-        array.grid.origin(coords), array.grid.chunk_shape(coords), array.model.shape, strict=True
-    )
-    return tuple(slice(start, min(start + size, end)) for start, size, end in triples)
+    return boxes.Boxes(tuple(map(boxes.Cuts, array.grid.axes))).at(coords)
 
 
 def _equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
@@ -303,10 +295,15 @@ def transfer_tasks(
     """
     several = [*transfers]  # all between the same two stores
     every = ((each, coords, size) for each in several for coords, size in each.units())
+
+    def needed(unit: tuple[Transfer, Coords, int]) -> int:
+        transfer, coords, size = unit
+        return transfer.memory(size, decoded_size(transfer.unit_array, coords))
+
     ends = [each.store for t in several[:1] for each in (t.source, t.target)]
     near = all(stores.traits(store).cheap_requests for store in ends)
     limit = min(memory, LOCAL_BATCH if near else REMOTE_BATCH)
-    for units in in_batches(every, lambda unit: unit[0].memory(*unit[1:]), limit):
+    for units in in_batches(every, needed, limit):
         parts: dict[int, tuple[Transfer, list[Coords]]] = {}
         for transfer, coords, _ in units:
             parts.setdefault(id(transfer), (transfer, []))[1].append(coords)
@@ -355,12 +352,11 @@ class FillBox:
 
     source: Source
     target: Array
-    box: tuple[Side, ...]
+    box: Box
 
     def __call__(self) -> Filled:
-        box = tuple(slice(*side) for side in self.box)
-        values = self.source.read(box)
-        self.target[box] = cast(values, self.target.dtype, show_box(self.target.name, box))
+        values, name = self.source.read(self.box), show_box(self.target.name, self.box)
+        self.target[self.box] = cast(values, self.target.dtype, name)
         return Filled(bytes_read=values.nbytes)
 
 
@@ -404,7 +400,7 @@ def fill_tasks(source: Source, target: Array, items: int) -> Iterator[Task[Fille
     """Yield the tasks that fill an array, each with at most `items` elements or one chunk."""
     for box in cut(target, items):
         size = boxes.box_size(box) * item_bytes(target.dtype)
-        work = FillBox(source, target, corners(box))
+        work = FillBox(source, target, box)
         yield Task(task_id("fill", target.path, corners(box)), work, size, target.name)
 
 

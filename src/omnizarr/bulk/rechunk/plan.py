@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from omnizarr import extension
-from omnizarr.bulk.tiles import chunk_axes, item_bytes, stored_axes
+from omnizarr.bulk.tiles import chunk_axes, item_bytes, largest_chunk, stored_axes
 from omnizarr.errors import InvalidArgument
 from omnizarr.extension import BoundArray, Boxes, Cuts, GridAxis, Named, RegularAxis, stores
 
@@ -343,7 +343,7 @@ def _intermediate_chunks(
 def read_layout(array: BoundArray) -> Chunking:
     """Return how an array is read: by chunks, also inside shards, or by parts of chunks."""
     axes, item = chunk_axes(array), item_bytes(array.dtype)
-    chunk = math.prod(_largest(axis) for axis in axes) * item
+    chunk = largest_chunk(axes) * item
     unit = _unit(array)
     if unit is not None:
         return Chunking(axes, item, 2 * min(chunk, BLOCKS), unit)
@@ -357,7 +357,7 @@ def read_layout(array: BoundArray) -> Chunking:
 def write_layout(array: BoundArray) -> Chunking:
     """Return how an array is written: by stored values, which are shards or chunks."""
     axes, item = stored_axes(array), item_bytes(array.dtype)
-    stored = math.prod(_largest(axis) for axis in axes) * item
+    stored = largest_chunk(axes) * item
     inner = extension.inner_chunk_shape(array.model)
     direct = stores.direct_file_root(array.store) is not None
     if inner is not None and direct and array.grid.regular is not None:
@@ -382,13 +382,6 @@ def intermediate_model(
         storage_transformers=(),
         attributes={},
     )
-
-
-def _largest(axis: GridAxis) -> int:
-    """Return the length of the longest chunk, including the part outside the array."""
-    if isinstance(axis, RegularAxis):
-        return axis.chunk
-    return max((int(axis.size(i)) for i in range(axis.count)), default=1)
 
 
 def _unit(array: BoundArray) -> tuple[int, ...] | None:

@@ -8,7 +8,6 @@ their own where it has no shards. Others are decoded and encoded again, one at a
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import numpy as np
 
 from omnizarr import errors, extension, registry
 from omnizarr.bulk.adaptation import Adaptation, Options, adapt_array
+from omnizarr.bulk.tiles import chunk_bytes
 from omnizarr.bulk.transfer import Transfer, recode
 from omnizarr.errors import CannotExpress, NodeNotFound, OmnizarrError, StoreError, error_context
 from omnizarr.extension import BoundArray, GroupModel, Location, Node, engine, paths, stores
@@ -84,8 +84,7 @@ class ViewedArray:
     @cached_property
     def memory_needed(self) -> int:
         """About how many bytes making a chunk needs: its values and their encodings."""
-        items = (math.prod(int(a.size(0)) for a in b.grid.axes) for b in (self.source, self.target))
-        return 3 * max(items) * self.target.dtype.itemsize
+        return 3 * max(chunk_bytes(self.source), chunk_bytes(self.target))
 
     def direct_key(self, coords: Coords) -> str | None:
         """Return the only key that stores a chunk with the view's bytes, or None."""
@@ -107,12 +106,12 @@ class ViewedArray:
         return [data if part is None else part.of(data) for part in parts]
 
     def _stored(self, coords: Coords, parts: Sequence[stores.Range | None]) -> list[bytes | None]:
-        source = self.source
-        found = stores.get_many(source.chunk_store, [(source.key(coords), part) for part in parts])
-        for other in source.encoding.other_keys(coords):
-            if found and found[0] is None:
-                key = source.prefix + other
-                found = stores.get_many(source.chunk_store, [(key, part) for part in parts])
+        source, found = self.source, list[bytes | None]()
+        for inside in (source.encoding.key(coords), *source.encoding.other_keys(coords)):
+            key = source.prefix + inside
+            found = stores.get_many(source.chunk_store, [(key, part) for part in parts])
+            if None not in found:
+                break
         return found
 
     def _encoded(self, coords: Coords) -> bytes | None:
@@ -242,16 +241,16 @@ class Nodes:
 
     def _below(self, location: Location, node: Node) -> dict[str, Node] | None:
         """Return all readable nodes at and below a group; None if they cannot be found."""
-        start = len(paths.prefix(self.path))
+        start = location.path[len(paths.prefix(self.path)) :]
         try:
-            found = [*extension.walk_nodes(location, node, whole=False)]
+            found = extension.lookup.readable_nodes(location, node)
         except errors.InvalidMetadata:  # it is too deep
             return None
         except StoreError:
             if stores.can_list(self.store):
                 raise
             return None
-        return {at.path[start:]: one for at, one in found if not isinstance(one, Exception)}
+        return {paths.join(start, inside): one for inside, one in found.items()}
 
     def _translate(
         self, location: Location, nodes: Mapping[str, Node]
