@@ -190,7 +190,7 @@ def test_a_resumed_verification_of_what_has_changed_begins_again(
     def check(task: CheckChunks) -> VerifyReport:
         if checked:
             raise oz.StoreError("the connection is lost")
-        checked.extend(task.keys)
+        checked.extend(key for key, _, _ in task.values)
         return real(task)
 
     with monkeypatch.context() as patch:

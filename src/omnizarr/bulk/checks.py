@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -148,11 +148,9 @@ class VerifyReport(Outcome):
 
     def add(self, *findings: Finding) -> None:
         """Count findings, and list them unless there are too many of their kind."""
-        for each in findings:
-            self._list([each])
-            self.counts[each.kind] += 1
-            if each.level == "error":
-                self.error_counts[each.kind] += 1
+        self._list(findings)
+        self.counts.update(each.kind for each in findings)
+        self.error_counts.update(each.kind for each in findings if each.level == "error")
 
     def report(
         self, path: str, key: str, message: object, kind: Kind, level: Level = "warning",
@@ -161,7 +159,7 @@ class VerifyReport(Outcome):
         """Add a finding on the node at a path."""
         self.add(Finding(paths.show(path), key, str(message), chunk, level, kind))
 
-    def _list(self, findings: list[Finding]) -> None:
+    def _list(self, findings: Iterable[Finding]) -> None:
         listed = Counter(self.counts)
         for each in findings:
             if listed[each.kind] < MAX_FINDINGS:
@@ -192,9 +190,8 @@ class VerifyReport(Outcome):
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON; docs/checking.md describes it."""
-        stored = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        stored["findings"] = [finding.to_json() for finding in self.findings]
-        return {**stored, **{name: getattr(self, name) for name in _DERIVED}}
+        derived = {name: getattr(self, name) for name in _DERIVED}
+        return {**vars(self), "findings": [each.to_json() for each in self.findings], **derived}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
@@ -247,15 +244,13 @@ def inner_ranges(array: BoundArray, coords: Coords) -> list[range]:
 class CheckChunks:
     """Check some stored values of one array; the work of a task.
 
-    `sizes` are those of the values, if a listing has them. With `probe` the store cannot list its
-    keys, so that values may be missing.
+    Of each it has the key, the coordinates, and the size if a listing has it. With `probe` the
+    store cannot list its keys, so that values may be missing.
     """
 
     array: BoundArray
-    keys: tuple[str, ...]
-    coords: tuple[Coords, ...]
+    values: tuple[tuple[str, Coords, int | None], ...]
     depth: Depth
-    sizes: tuple[int, ...] | None = None
     probe: bool = False
 
     def __call__(self) -> VerifyReport:
@@ -269,13 +264,8 @@ class _Stored:
     key: str
     coords: Coords
     inside: bool  # the chunk grid
-    size: int | None = None  # None if it is not known
-    packed: str = ""  # the key of the value that a storage transformer put it into
-
-    @property
-    def shown(self) -> str:
-        """The key that findings name."""
-        return self.packed or self.key
+    size: int | None  # None if it is not known
+    shown: str  # the key that findings name: of the value that a storage transformer put it into
 
 
 class _Check:
@@ -289,13 +279,12 @@ class _Check:
 
     def run(self) -> VerifyReport:
         task, shape = self.task, self.array.grid.shape
-        sizes = task.sizes or (None,) * len(task.keys)
         stored = [
-            _Stored(key, coords, all(map(lt, coords, shape)), size)
-            for key, coords, size in zip(task.keys, task.coords, sizes, strict=True)
+            _Stored(key, coords, all(map(lt, coords, shape)), size, key)
+            for key, coords, size in task.values
         ]
         if task.probe:
-            there = stores.get_many(self.array.store, [(key, Range(0, 1)) for key in task.keys])
+            there = stores.get_many(self.array.store, [(v.key, Range(0, 1)) for v in stored])
             stored = [v for v, data in zip(stored, there, strict=True) if data is not None]
         self.report.values += len(stored)
         for value in stored:
@@ -429,11 +418,11 @@ class _Check:
         self.report.bytes_read += len(stored)
         size, there = self._size(value), extension.present(index)
         self.report.chunks += len(there)
+        sides, order = inner_ranges(self.array, value.coords), np.argsort(axes)
         if value.inside:
             is_there = np.zeros(shards.layout.count, bool)
             is_there[there] = True
-            grid = is_there.reshape(shards.layout.counts).transpose(np.argsort(axes))
-            sides = inner_ranges(self.array, value.coords)
+            grid = is_there.reshape(shards.layout.counts).transpose(order)
             self.report.absent -= int(grid[tuple(slice(len(side)) for side in sides)].sum())
         before = self.report.errors
         ranges: list[InnerRange] = []
@@ -444,7 +433,7 @@ class _Check:
 
         for number in there:
             place = tuple(map(int, np.unravel_index(number, shards.counts)))
-            coords = _inner_coords(self.array, value.coords, shards, axes, place)
+            coords = tuple(side.start + place[i] for side, i in zip(sides, order, strict=True))
             places[coords] = place
             with self._reporting(value.shown, coords), context(coords):
                 where = extension.chunk_range(index, number)
@@ -537,13 +526,3 @@ def _overlaps(ranges: list[InnerRange]) -> Iterator[tuple[Coords, str]]:
             yield coords, f"the index gives it {shared}, which belong to chunk {known}"
         if where.start + (where.length or 0) > end:
             known, end, last = coords, where.start + (where.length or 0), where
-
-
-def _inner_coords(
-    array: BoundArray, outer: Coords, shards: Shards, axes: Coords, place: Coords
-) -> Coords:
-    """Return the coordinates of an inner chunk in the array's grid of inner chunks."""
-    coords, origin = [0] * len(axes), array.grid.origin(outer)
-    for axis, inside, size in zip(axes, place, shards.inner.spec.shape, strict=True):
-        coords[axis] = origin[axis] // size + inside
-    return tuple(coords)

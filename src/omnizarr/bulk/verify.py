@@ -25,6 +25,8 @@ from omnizarr.bulk.job import Job, Phase, Plan, launch
 from omnizarr.bulk.journal import Task, task_id
 from omnizarr.bulk.options import Depth, Missing, VerifyArguments, VerifyOptions, takes
 from omnizarr.bulk.source_keys import formats_at, prefixes_of
+from omnizarr.bulk.tiles import chunk_bytes
+from omnizarr.bulk.transfer import check_readable
 from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, OmnizarrError, Problem
 from omnizarr.extension import ArrayModel, BoundArray, Location, Mark, Store, paths, stage, stores
 
@@ -178,12 +180,6 @@ MISSING = "is missing and reads as the fill value"
 EXTENSIONS = ("data_type", "fill_value", "chunk_grid", "chunk_key_encoding", "codecs", "storage_t")
 
 
-def chunk_bytes(array: BoundArray) -> int:
-    """Return the bytes of the first chunk or shard of an array, decoded."""
-    shape = array.grid.chunk_shape((0,) * len(array.grid.axes)) if all(array.grid.shape) else ()
-    return max(1, math.prod(shape) * array.dtype.itemsize)
-
-
 class Hierarchy:
     """The nodes below a location: their arrays, the keys of their metadata, and their problems."""
 
@@ -250,8 +246,7 @@ class Hierarchy:
         try:
             array.check()
             _ = array.encoding, array.chunk_store
-            if 0 not in array.grid.shape:
-                _ = array.first_pipeline
+            check_readable(array)
         except OmnizarrError as e:
             self.unreadable[prefix] = array
             if not reported:
@@ -264,22 +259,21 @@ class Hierarchy:
 
     def report_leftovers(self) -> None:
         """Report what writers have left in the root of the store, or are still using."""
-        left = dict[str, str]()
+        report, path = self.report.report, self.start.path
         for staged in extension.all_stages(self.start.store):
             key = f"{stage.FOLDER}/{staged.name}"
-            if staged.concerns(self.start.path):
-                given = staged.path or "", key, staged.message()
-                self.report.report(*given, "incomplete", "error")
+            if staged.concerns(path):
+                report(staged.path or "", key, staged.message(), "incomplete", "error")
             else:
-                left[key] = "an unfinished node, or one that is being written; see omnizarr repair"
+                what = "is an unfinished node, or one that is being written; see omnizarr repair"
+                report(path, key, what, "leftover")
         listed = stores.can_list(self.start.store)
         for prefix in stores.list_dir(self.start.store, f"{stage.JOURNAL}/")[1] if listed else ():
-            left[prefix.rstrip("/")] = (
-                "the journal of a job that is running or was interrupted; the same call with"
+            what = (
+                "is the journal of a job that is running or was interrupted; the same call with"
                 " resume=True finishes the job, omnizarr repair removes the journal"
             )
-        for key, what in left.items():
-            self.report.report(self.start.path, key, f"is {what}", "leftover")
+            report(path, prefix.rstrip("/"), what, "leftover")
 
     def owner(self, key: str) -> BoundArray | None:
         """Return the array that a key may be a chunk of: the innermost one that contains it."""
@@ -318,8 +312,8 @@ class KeyListing:
         for prefix, array in self.hierarchy.arrays.items():
             if prefix not in self._listed and not extension.traits(array.store).lists_all:
                 every = itertools.product(*map(range, array.grid.shape))
-                while coords := tuple(itertools.islice(every, PROBED_KEYS)):
-                    yield self._check(array, tuple(map(array.key, coords)), coords, None, True)
+                while some := [*itertools.islice(every, PROBED_KEYS)]:
+                    yield self._check(array, [(array.key(each), each, None) for each in some], True)
             for chunk, key in extension.missing_chunk_keys(array) if self.missing else ():
                 level = self.missing or "warning"
                 self._found.report(array.path, key, MISSING, "missing-chunk", level, chunk)
@@ -360,7 +354,7 @@ class KeyListing:
             yield from self._end_batch()
             self._array, self._most = array, TASK_KEYS
             if self.depth != "present" or array.first_pipeline.sharded is not None:
-                self._most = max(1, min(TASK_KEYS, TASK_BYTES // chunk_bytes(array)))
+                self._most = max(1, min(TASK_KEYS, TASK_BYTES // max(1, chunk_bytes(array))))
         self._batch.append((key, coords, size))
         if len(self._batch) >= self._most:
             yield from self._end_batch()
@@ -370,20 +364,14 @@ class KeyListing:
         array, batch = self._array, self._batch
         self._array, self._batch = None, []
         if array is not None and batch:
-            keys, coords, sizes = zip(*batch, strict=True)
-            yield self._check(array, keys, coords, None if None in sizes else sizes)
+            yield self._check(array, batch)
 
     def _check(
-        self,
-        array: BoundArray,
-        keys: tuple[str, ...],
-        coords: tuple[Coords, ...],
-        sizes: tuple[int, ...] | None,
-        probe: bool = False,
+        self, array: BoundArray, batch: list[tuple[str, Coords, int | None]], probe: bool = False
     ) -> Task[VerifyReport]:
-        work = checks.CheckChunks(array, keys, coords, self.depth, sizes, probe)
-        size = len(keys) * chunk_bytes(array)
-        return Task(task_id("chunks", *keys), work, size, paths.show(array.path))
+        work = checks.CheckChunks(array, tuple(batch), self.depth, probe)
+        id = task_id("chunks", *(key for key, _, _ in batch))
+        return Task(id, work, len(batch) * chunk_bytes(array), paths.show(array.path))
 
     # Other keys
 
