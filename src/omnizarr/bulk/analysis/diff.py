@@ -175,7 +175,7 @@ def metadata_differences(
 
 def described(location: Location, node: Node) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a node's metadata in two parts: its meaning in any format, and how it is stored."""
-    attributes = thaw(dict(node.attributes))
+    attributes = deepcopy(dict(node.attributes))
     storage: dict[str, Any] = {"zarr_format": location.format.name}
     if not isinstance(node, ArrayModel):
         return {"attributes": attributes}, storage
@@ -220,7 +220,7 @@ def _fill_value(bound: BoundArray) -> Any:
     try:
         return plain(bound.fill[()])
     except OmnizarrError:
-        return thaw(bound.model.fill_value.json)
+        return deepcopy(bound.model.fill_value.json)
 
 
 def _type_name(bound: BoundArray) -> str:
@@ -235,14 +235,7 @@ def _type_name(bound: BoundArray) -> str:
 
 
 def _named(named: Named) -> Any:
-    return {"name": named.name, "configuration": thaw(named.configuration)}
-
-
-def thaw(value: Any) -> Any:
-    """Return a copy of JSON that can be changed and pickled."""
-    if isinstance(value, Mapping):
-        return {name: thaw(member) for name, member in value.items()}
-    return [thaw(member) for member in value] if isinstance(value, (list, tuple)) else value
+    return {"name": named.name, "configuration": deepcopy(named.configuration)}
 
 
 def json_differences(a: Any, b: Any, where: str = "") -> Iterator[Found]:
@@ -387,28 +380,21 @@ class Pair:
         """Return the plan to compare two arrays."""
 
         def sizes(array: BoundArray) -> tuple[int, int]:
-            chunk = math.prod(int(axis.size(0)) for axis in tiles.stored_axes(array) if axis.count)
-            return tiles.item_bytes(array.dtype), chunk
+            return tiles.item_bytes(array.dtype), tiles.largest_chunk(tiles.stored_axes(array))
 
         larger = max((a, b), key=sizes)
         cut = tiles.tiling(larger, nbytes)
         packed = a.model.storage_transformers or b.model.storage_transformers
         same_grid = a.model.chunk_grid == b.model.chunk_grid and not packed
-        skips = same_grid and cut.axes == larger.grid.axes and _same_fill(a, b)
-        return cls(path, a, b, cut, skips)
+        same_fill = a.dtype == b.dtype and (
+            a.fill.tobytes() == b.fill.tobytes() or not unequal(a.fill, b.fill).any()
+        )
+        return cls(path, a, b, cut, same_grid and same_fill and cut.axes == larger.grid.axes)
 
     @property
     def size(self) -> int:
         """The number of elements of each array."""
         return math.prod(self.a.model.shape)
-
-
-def _same_fill(a: BoundArray, b: BoundArray) -> bool:
-    if a.dtype != b.dtype:
-        return False
-    if a.dtype.hasobject or a.dtype.kind == "T":
-        return bool(a.fill[()] == b.fill[()])
-    return a.fill.tobytes() == b.fill.tobytes()
 
 
 @dataclass
@@ -442,18 +428,13 @@ class Diff(DiffOptions, Job[DiffReport]):
             else:
                 pair = self._pair(path, first[path], second[path], report, nbytes)
                 pairs += [] if pair is None else [pair]
-        grids = [(p.a.model.chunk_grid, p.b.model.chunk_grid) for p in pairs]
-        shapes = [(p.path, p.a.model.shape) for p in pairs]
-        settings = repr((tolerance, nbytes, self.show, a.path, b.path))
+        models = [(p.path, p.a.model, p.b.model) for p in pairs]
+        grids = [(path, one.shape, one.chunk_grid, two.chunk_grid) for path, one, two in models]
+        settings = repr((tolerance, nbytes, self.show, a.path, b.path, grids))
         return Plan(
             f"differences between {a} and {b}",
             extension.key_digest(
-                "diff",
-                extension.unique_key(a.store),
-                extension.unique_key(b.store),
-                settings,
-                shapes,
-                repr(grids),
+                "diff", extension.unique_key(a.store), extension.unique_key(b.store), settings
             ),
             [
                 Phase(

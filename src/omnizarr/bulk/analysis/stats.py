@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from omnizarr import Array, extension
 from omnizarr.bulk import tiles
-from omnizarr.bulk.analysis.diff import is_extension
+from omnizarr.bulk.analysis.diff import is_extension, plain
 from omnizarr.bulk.job import Job, Phase, Plan, launch, memory_of
 from omnizarr.bulk.journal import Outcome, Task, task_id
 from omnizarr.bulk.options import StatsArguments, StatsOptions, takes
@@ -151,13 +151,13 @@ class ArrayStats:
             *("path", "data_type", "kind", "size", "count", "nan", "infinite", "fill", "shape"),
             *("min", "max", "mean", "std", "chunks", "missing_chunks"),
         )
-        found = {name: _as_json(getattr(self, name)) for name in names}
+        found = {name: plain(getattr(self, name)) for name in names}
         found["shape"] = list(self.shape)
         if self.histogram is not None:
             counts, edges = self.histogram
             found["histogram"] = {
                 "counts": counts,
-                "edges": [_as_json(edge) for edge in edges],
+                "edges": [*map(plain, edges)],
                 "below": self.below,
                 "above": self.above,
             }
@@ -241,10 +241,6 @@ def _moments(values: npt.NDArray[Any], low: Any) -> tuple[float, float]:
     mean = float(near.sum()) / near.size
     near -= mean
     return start + mean, float(np.einsum("i,i->", near, near))
-
-
-def _as_json(value: Any) -> Any:
-    return extension.value_text(value) if isinstance(value, np.generic) else value
 
 
 def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
