@@ -36,7 +36,6 @@ class Adaptation:
     reason: str | None  # for re-encoding the chunks; None if they keep their bytes
     left_out: tuple[str, ...] = ()  # checksum codecs that the new array does not have
     changed: tuple[int, int] = (0, 0)  # numbers of last codecs to decode, and to encode again
-    documents: Mapping[str, bytes | None] = field(default_factory=dict)  # the new metadata
     fills: bool = False  # chunks that the source lacks are needed, as the fill value is another
     note: str | None = None  # what readers of the new array take for missing that was not, or was
 
@@ -63,11 +62,6 @@ class Adapted:
     arrays: list[Adaptation] = field(default_factory=list)
     models: dict[str, Node] = field(default_factory=dict)
     documents: dict[str, bytes] = field(default_factory=dict)
-
-    def add(self, path: str, model: Node, documents: Mapping[str, bytes | None]) -> None:
-        """Add a node."""
-        self.models[path] = model
-        self.documents |= {key: text for key, text in documents.items() if text is not None}
 
 
 @dataclass(frozen=True)
@@ -97,21 +91,21 @@ def adapt_nodes(
             paths.check_new(path)
             goal.check_name(path)
             if isinstance(node, extension.GroupModel):
-                group = extension.GroupModel(
-                    node.attributes, node.extra if options.same_format else {}
-                )
-                found.add(path, group, goal.write(path, group))
-                continue
-            parent = nodes.get(path.rpartition("/")[0])
-            is_level = parent is not None and "ome" in parent.attributes
-            if is_level and not (options.same_format or goal.names_in_attributes):
-                # A level of an image has names of axes, and is no variable of a dataset.
-                node = node.with_(attributes=extension.without_duplicate_names(node))
-            bound = BoundArray(start.store, path, start.format.chunk_prefix(path), node)
-            bound.check()
-            array = adapt_array(bound, goal, options)
-            found.arrays.append(array)
-            found.add(path, array.model, array.documents)
+                extra = node.extra if options.same_format else {}
+                found.models[path] = extension.GroupModel(node.attributes, extra)
+            else:
+                parent = nodes.get(path.rpartition("/")[0])
+                is_level = parent is not None and "ome" in parent.attributes
+                if is_level and not (options.same_format or goal.names_in_attributes):
+                    # A level of an image has names of axes, and is no variable of a dataset.
+                    node = node.with_(attributes=extension.without_duplicate_names(node))
+                bound = BoundArray(start.store, path, start.format.chunk_prefix(path), node)
+                bound.check()
+                array = adapt_array(bound, goal, options)
+                found.arrays.append(array)
+                found.models[path] = array.model
+            documents = goal.write(path, found.models[path]).items()
+            found.documents |= {key: text for key, text in documents if text is not None}
         except OmnizarrError as e:
             failures[path] = e
     if failures:
@@ -191,10 +185,9 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
         if separator is None and same_kind:
             separator = kept.chunk_key_encoding.configuration.get("separator")
         kept = kept.with_(chunk_key_encoding=goal.key_encoding(separator))
-    documents = goal.write(source.path, kept)
     if any(changed):
         check_readable(source)
-    return Adaptation(source, kept, reason, left_out, changed, documents, fills, note)
+    return Adaptation(source, kept, reason, left_out, changed, fills, note)
 
 
 def _changed(old: tuple[Named, ...], new: tuple[Named, ...]) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -108,17 +108,14 @@ def batches(
         >>> [b.shape for b in oz.batches(images, 64, sample=(50, 2, 2), shuffle=False)]
         [(8, 50, 2, 2)]
     """
-    for name, value, least in (("size", size, 1), ("start", start, 0), ("workers", workers, 1)):
-        _check_number(name, value, least)
-    _check_number("worker", worker, 0)
+    size, start = _number("size", size, 1), _number("start", start, 0)
+    workers, worker = _number("workers", workers, 1), _number("worker", worker, 0)
     if worker >= workers:
         raise InvalidArgument(f"worker must be less than workers, {workers}, got {worker}")
-    if seed is not None:
-        _check_number("seed", seed, 0)
+    chosen = secrets.randbits(63) if seed is None else _number("seed", seed, 0)
     several = tuple(arrays.values()) if isinstance(arrays, Mapping) else arrays
     sources = several if isinstance(several, tuple) else (several,)
     nbytes = byte_size(budget, "budget") // 2
-    chosen = secrets.randbits(63) if seed is None else operator.index(seed)
     windows = None
     if sample is None:
         if stride is not None or edges != "drop":
@@ -134,11 +131,9 @@ def batches(
         windows = find_windows(sources[0].shape, axes, items, sample, stride, edges, shuffle)
         blocks = Blocks(windows.bounds)
         most, together = max(1, nbytes // WINDOW_BYTES), windows.together
-    share = operator.index(worker), operator.index(workers)
-    order = make_order(blocks, most, chosen, *share, together=together, shuffled=shuffle)
+    order = make_order(blocks, most, chosen, worker, workers, together=together, shuffled=shuffle)
     names = tuple(arrays) if isinstance(arrays, Mapping) else isinstance(arrays, tuple)
-    numbers = operator.index(size), operator.index(start)
-    return Batches(sources, names, order, *numbers, drop_last, windows)
+    return Batches(sources, names, order, size, start, drop_last, windows)
 
 
 # Its number, its rows or samples as they are stored, and the order in which they are given.
@@ -304,11 +299,12 @@ def _read_box(source: Source, low: Integers, high: Integers) -> Values:
 
 def _axes(source: Source) -> list[Axis]:
     """Return the name, chunks and start of each axis; the chunks have length 1 if unknown."""
-    view = source.view[...] if isinstance(source, Array) else source
-    if isinstance(view, np.ndarray) or view.axes is None:
+    known = _array_of(source)
+    if known is None:
         return [(None, RegularAxis(n, 1), 0) for n in source.shape]
-    names, chunks, found = view.array.dimension_names, chunk_axes(view.array), list[Axis]()
-    for (axis, pick), length in zip(view.axes, source.shape, strict=True):
+    array, picks = known
+    names, chunks, found = array.dimension_names, chunk_axes(array), list[Axis]()
+    for (axis, pick), length in zip(picks, source.shape, strict=True):
         run = isinstance(pick, range) and pick.step == 1
         where = (chunks[axis], pick.start) if run else (RegularAxis(length, 1), 0)
         found.append((names[axis] if names else None, *where))
@@ -317,29 +313,33 @@ def _axes(source: Source) -> list[Axis]:
 
 def _blocks(source: Source, most: int, shuffled: bool) -> Blocks:
     """Return the blocks of the array with the largest rows, which the others follow."""
-    if isinstance(source, np.ndarray):
-        return equal_blocks(len(source), most)
+    known = _array_of(source)
+    if known is not None:
+        array, ((axis, pick), *_) = known
+        if shuffled or (isinstance(pick, range) and pick.step > 0):
+            return find_blocks(pick, stored_axes(array)[axis], chunk_axes(array)[axis], most)
+    return equal_blocks(len(source), most)  # in the order of the view
+
+
+def _array_of(source: Source) -> tuple[Array, tuple[tuple[int, Any], ...]] | None:
+    """Return the array of a source and, for each axis, its axis and positions there, if known."""
     view = source.view[...] if isinstance(source, Array) else source
-    if view.axes is None:
-        return equal_blocks(len(source), most)
-    axis, pick = view.axes[0]
-    if not (shuffled or (isinstance(pick, range) and pick.step > 0)):
-        return equal_blocks(len(source), most)  # in the order of the view
-    stored, chunks = stored_axes(view.array)[axis], chunk_axes(view.array)[axis]
-    return find_blocks(cast(Pick, pick), stored, chunks, most)
+    return None if isinstance(view, np.ndarray) or view.axes is None else (view.array, view.axes)
 
 
 def _row_bytes(source: Source) -> int:
     return int(np.prod(source.shape[1:], dtype=object)) * source.dtype.itemsize
 
 
-def _check_number(name: str, value: Any, least: int) -> None:
+def _number(name: str, value: Any, least: int) -> int:
+    """Return an integer; raise if it is none, or less than `least`."""
     try:
         number = operator.index(value)
     except TypeError:
         raise WrongType(f"{name} must be an integer, got {value!r}") from None
     if number < least:
         raise InvalidArgument(f"{name} must be at least {least}, got {number}")
+    return number
 
 
 def _check_sources(sources: tuple[Any, ...], *, whole: bool = False) -> None:

@@ -109,7 +109,8 @@ def repair(
     jobs = _Jobs(where, root, not dry_run and remove_jobs, not dry_run, older_than, busy)
     found = [*_unfinished_nodes(where, not dry_run, remove_jobs), *jobs.find()]
     if not any(each.state in ("in use", "resumable", "in the way") for each in found):
-        found += _intermediate(where, not dry_run)
+        for prefix in stores.list_dir(where, f"{stage.INTERMEDIATE}/")[1]:  # of no job any more
+            found.append(_below(where, prefix, "intermediate chunks", not dry_run))
     if root is not None:
         locks += _leftovers(str(root), not dry_run, older_than)
     return [*found, *locks, *_consolidated(where, not dry_run)]
@@ -276,12 +277,6 @@ def incomplete_keys(store: Store, path: str) -> list[str]:
         if not paths.is_ours(key) and any(each.is_zarr_key(key) for each in formats)
     }
     return sorted(keys)
-
-
-def _intermediate(store: Store, remove: bool) -> Iterator[Leftover]:
-    """Yield intermediate chunks of two-pass jobs that no longer belong to any job."""
-    for prefix in stores.list_dir(store, f"{stage.INTERMEDIATE}/")[1]:
-        yield _below(store, prefix, "intermediate chunks", remove)
 
 
 def _below(store: Store, prefix: str, kind: str, remove: bool, state: str = "") -> Leftover:
