@@ -14,6 +14,7 @@ import omnizarr as oz
 from omnizarr import chunk_grids
 from omnizarr.chunk_grids import Grid, ListedAxis
 from omnizarr.errors import InvalidMetadata, UnknownExtension
+from omnizarr.indexing import plan
 from omnizarr.model import Named
 
 
@@ -84,15 +85,18 @@ def test_a_selection_meets_each_of_its_elements_once(grid: Grid, data: st.DataOb
     )
     expected = array[region]
     found = np.full(expected.shape, -1)
-    last: tuple[int, ...] | None = None
-    for coords, inside, outside in grid.intersect(region):
+    touched = list(grid.intersect(region))
+    for coords, inside, outside in touched:
         origin, shape = grid.origin(coords), grid.chunk_shape(coords)
         chunk = array[tuple(slice(o, o + n) for o, n in zip(origin, shape, strict=True))]
         assert (found[outside] == -1).all()
+        assert found[outside].size
         found[outside] = chunk[inside]
-        assert last is None or coords > last  # in C order
-        last = coords
     assert (found == expected).all()
+    several = [coords for coords, _, _ in touched]
+    assert several == sorted({*several})  # in C order
+    chosen = plan(grid, region)
+    assert ([*chosen.chunks()], chosen.count) == (several, len(several))
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.data())
