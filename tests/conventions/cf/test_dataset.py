@@ -41,6 +41,7 @@ def climate(store: Any, zarr_format: Any = 3) -> oz.cf.Dataset:
     return dataset
 
 
+@pytest.mark.shows("GEO-17")
 @pytest.mark.parametrize("zarr_format", FORMATS)
 def test_a_dataset_is_read_as_it_was_written(zarr_format: Any) -> None:
     store: dict[str, bytes] = {}
@@ -50,20 +51,28 @@ def test_a_dataset_is_read_as_it_was_written(zarr_format: Any) -> None:
     assert found.dimensions == {"time": 3, "lat": 2}
     assert sorted(found) == ["height", "temp", "time"]
     assert sorted(found.coordinates) == ["height", "time"]
+    assert found["time"].attributes == {"units": "hours since 1900-01-01"}
+    assert found["temp"].dimensions == ("time", "lat")
     assert str(found["time"][2]) == "2000-01-04T00:00:00.000000"
     np.testing.assert_array_equal(found["temp"][0], [1.5, np.nan])
     assert found["temp"].array[0].tolist() == [6, -1]
+    assert [(name, g.attributes) for name, g in found.groups.items()] == [
+        ("inner", {"note": "deeper"})
+    ]
     assert found["inner/salt"].attributes == {"_FillValue": -999.0}
     np.testing.assert_array_equal(found["inner/salt"][1], [4, np.nan, 6])
     assert found.problems() == []
 
 
+@pytest.mark.shows("GEO-17")
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_datasets_are_exchanged_with_xarray(tmp_path: Path, zarr_format: Any) -> None:
     climate(tmp_path / "ours", zarr_format)
     options: dict[str, Any] = {"engine": "zarr", "consolidated": False}
     with xr.open_dataset(tmp_path / "ours", **options) as theirs:
         theirs.load()
+    with xr.open_datatree(tmp_path / "ours", **options) as tree:
+        assert tree["inner/salt"].sizes == {"lat": 2, "depth": 3}
     theirs.attrs["by"] = "xarray"
     theirs.to_zarr(tmp_path / "theirs", zarr_format=zarr_format, consolidated=False)
     found = oz.cf.open(tmp_path / "theirs")
@@ -229,15 +238,6 @@ def test_xarray_reads_files_of_netcdf_c_as_netcdf_does(tmp_path: Path, mode: str
         changed = found.load() + 1
     changed[["crs"]].omnizarr.to(path, mode="r+")
     assert oz.cf.open(path)["crs"][()] == 8
-
-
-@pytest.mark.parametrize("to", ["3-draft", 3])
-def test_files_of_netcdf_c_are_converted_without_its_keys(tmp_path: Path, to: Any) -> None:
-    nczarr(tmp_path / "x.zarr")
-    oz.convert(tmp_path / "x.zarr", tmp_path / "new.zarr", zarr_format=to)
-    found = oz.open(tmp_path / "new.zarr", path="temp")
-    assert found.dimension_names == ("time", "lat")
-    assert oz.validate(tmp_path / "new.zarr") == []
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
