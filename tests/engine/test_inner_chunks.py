@@ -16,6 +16,7 @@ from omnizarr.engine import inner_chunks, kernel, reference
 from omnizarr.extension import bound_array
 from omnizarr.stores import Range
 from tests.conformance.shards import sharding
+from tests.engine.test_reference_requests import Far
 from tests.sampling import tries
 from tests.servers.skipped import COMPILER
 
@@ -28,29 +29,6 @@ ZSTD = {"name": "zstd", "configuration": {"level": 1}}
 GZIP = {"name": "gzip", "configuration": {"level": 1}}
 CODECS: list[list[Any]] = [[BYTES], [SWAPPED, CRC32C], [BYTES, ZSTD, CRC32C], [BYTES, GZIP]]
 INDEX_CODECS: list[list[Any]] = [[BYTES, CRC32C], [BYTES], [SWAPPED]]
-
-
-class Server:
-    """Values that come as from a server: in one call each time, and in no files."""
-
-    read_only = True
-
-    def __init__(self, values: dict[str, bytes]) -> None:
-        self.values, self.calls = values, list[list[tuple[str, Range | None]]]()
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        return self.get_many([(key, range)])[0]
-
-    def set(self, key: str, value: Any) -> None:
-        raise NotImplementedError
-
-    def erase(self, key: str) -> None:
-        raise NotImplementedError
-
-    def get_many(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
-        self.calls.append([*requests])
-        found = [(self.values.get(key), part) for key, part in requests]
-        return [v if v is None or part is None else part.of(v) for v, part in found]
 
 
 @st.composite
@@ -123,7 +101,7 @@ def test_what_the_kernel_reads_is_what_the_reference_engine_reads(
                 values[key] = shard[:at] + changed + shard[at + 1 :]
             case "zeros":
                 values[key] = bytes(len(shard))
-    array: oz.Array = oz.open(Server(values), "r")
+    array: oz.Array = oz.open(Far(values), "r")
     how, selection = data.draw(selections(expected.shape))
     missing = data.draw(st.sampled_from(["fill", "raise", "raise-key"]))
     least = data.draw(st.sampled_from([1, 100, 2**20]))
@@ -154,7 +132,7 @@ def test_a_shard_that_appears_meanwhile_is_read_as_a_whole() -> None:
     array[...] = 1
     shards = {key: values.pop(key) for key in ("c/0", "c/1")}
 
-    class Appearing(Server):
+    class Appearing(Far):
         def get_many(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
             found = super().get_many(requests)
             if any(key in shards for key, _ in requests):
@@ -173,7 +151,7 @@ def test_indexes_and_inner_chunks_come_in_one_call_each(monkeypatch: pytest.Monk
     data = np.arange(64 * 64, dtype="u2").reshape(64, 64)
     memory = oz.storage.MemoryStore(values)
     oz.create_array(memory, data=data, chunks=(4, 8), shards=(32, 32), compressors=None)
-    server = Server(values)
+    server = Far(values)
     array: oz.Array = oz.open(server, "r")
     array[0, 0]
     server.calls.clear()

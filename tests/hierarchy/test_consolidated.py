@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import warnings
-from collections import Counter
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,31 +20,12 @@ from omnizarr.hierarchy.lookup import readable_nodes
 from omnizarr.model import GroupModel, Node
 from omnizarr.testing import RecordingStore
 from tests.conformance.key_value import SmallestStore
+from tests.hierarchy.test_attributes import ComparingStore
 from tests.parallel import run_processes, together
 
 zarr = pytest.importorskip("zarr")
 
 FORMATS = (2, 3)
-
-
-class Counting(SmallestStore):
-    """A store that counts requests and can list only if configured so."""
-
-    def __init__(self, values: dict[str, bytes]) -> None:
-        super().__init__(values)
-        self.gets: Counter[str] = Counter()
-
-    def get(self, key: str, range: Any = None) -> bytes | None:
-        self.gets[key] += 1
-        return super().get(key, range)
-
-
-class Listing(Counting):
-    """Counts its listings too."""
-
-    def list(self) -> Any:
-        self.gets["list"] += 1
-        yield from tuple(self.values)
 
 
 def hierarchy(format: int, store: Any = None) -> dict[str, bytes]:
@@ -75,15 +55,15 @@ def truth(store: Any, path: str = "") -> dict[str, Node] | None:
     return plain(readable_nodes(group._location, group._model))
 
 
-@pytest.mark.parametrize("kind", [Counting, Listing])
+@pytest.mark.parametrize("kind", [SmallestStore, oz.storage.MemoryStore])
 @pytest.mark.parametrize(
     ("format", "keys"),
     [(3, ["zarr.json"]), (2, [".zarray", ".zattrs", ".zgroup", ".zmetadata"])],
 )
 def test_a_whole_hierarchy_opens_with_one_batch_of_requests(
-    kind: type[Counting], format: int, keys: list[str]
+    kind: Any, format: int, keys: list[str]
 ) -> None:
-    store = kind(hierarchy(format))
+    store = RecordingStore(kind(hierarchy(format)))
     group = oz.open(store, zarr_format=format, use_consolidated=True)
     members = dict(group.members(max_depth=None))
     assert sorted(members) == ["a", "g", "g/b", "g/deep", "g/deep/c"]
@@ -92,18 +72,18 @@ def test_a_whole_hierarchy_opens_with_one_batch_of_requests(
     assert group["g"]["deep"]["c"].dtype == "u1"
     assert "c" in str(group.tree())
     assert "g/b" in group
-    assert dict(store.gets) == dict.fromkeys(keys, 1)
+    assert sorted(key for call in store.calls for key in call.keys) == keys
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_first_use_of_data_compares_only_one_metadata_key(format: int) -> None:
-    store = Counting(hierarchy(format))
+    store = RecordingStore(oz.storage.MemoryStore(hierarchy(format)))
     array = oz.open(store, zarr_format=format, use_consolidated=True)["a"]
     document = "a/zarr.json" if format == 3 else "a/.zarray"
-    assert store.gets[document] == 0
+    assert not any(document in call.keys for call in store.calls)
     assert array[...].tolist() == list(range(6))
     assert array[2] == 2
-    assert store.gets[document] == 1
+    assert sum(document in call.keys for call in store.calls) == 1
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -222,14 +202,14 @@ def test_consolidated_metadata_is_exchanged_with_zarr_python(tmp_path: Path, for
 @pytest.mark.shows("V3-27", "ZEP-15")
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_new_member_is_listed_where_a_store_cannot_list(format: int) -> None:
-    store = Counting(hierarchy(format))
+    store = SmallestStore(hierarchy(format))
     root = oz.open(store, mode="r+")
     assert sorted(root) == ["a", "g"]
     root.create_array("new", data=np.arange(4))
     root["g"].create_group("h")
     root["a"].attrs["x"] = 1
     assert sorted(root) == ["a", "g", "new"]
-    blind = oz.open(Counting(store.values))
+    blind = oz.open(SmallestStore(store.values))
     assert sorted(blind) == ["a", "g", "new"]
     assert sorted(blind["g"]) == ["b", "deep", "h"]
     assert dict(blind.members())["a"].attrs["x"] == 1
@@ -272,29 +252,18 @@ def test_writers_that_create_arrays_at_once_lose_no_copy(run: Any, tmp_path: Pat
     assert len(found.attrs) == 21
 
 
-class Comparing(oz.storage.MemoryStore):
-    """A store that can compare and replace, where another writer is quicker at first."""
-
-    def __init__(self, values: dict[str, bytes]) -> None:
-        super().__init__(values)
-        self.others = 2
-
-    def set_if(self, key: str, value: Any, generation: str | None) -> bool:
-        if key == "zarr.json" and self.others:
-            self.others -= 1
-            doc = json.loads(self.values[key])
-            doc["attributes"][f"other{self.others}"] = 1
-            self.values[key] = json.dumps(doc).encode()
-        if self.generation(key) != generation:
-            return False
-        self.set(key, value)
-        return True
-
-
 def test_a_store_that_compares_and_replaces_loses_neither_copy_nor_other_changes() -> None:
-    store = Comparing(hierarchy(3))
+    store = ComparingStore()
+    hierarchy(3, store)
     root = oz.open(store, mode="r+")
+
+    def change(left: int) -> None:
+        oz.open(store, mode="r+").attrs[f"other{left}"] = 1
+        store.meanwhile = partial(change, left - 1) if left else None
+
+    store.meanwhile = partial(change, 1)
     root.create_array("new", shape=(1,), dtype="u1")
+    assert store.refused == 2
     assert "new" in (root.consolidated or {})
     assert sorted(oz.open(store).attrs) == ["other0", "other1", "title"]
 
