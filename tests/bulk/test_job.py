@@ -76,13 +76,6 @@ class AddAll(Job[Sum]):
         return {int(path.name[4:]): len(path.read_text().splitlines()) for path in found}
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path_factory.mktemp("state")
-    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
-    return folder
-
-
 def executors() -> dict[str, Any]:
     return {
         "none": lambda: nullcontext(None),

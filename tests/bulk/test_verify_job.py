@@ -22,14 +22,6 @@ from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local.atomic_files import PARTIAL
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder for the journals of jobs that only read."""
-    folder = tmp_path_factory.mktemp("state")
-    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
-    return folder
-
-
 def hierarchy(where: Path, chunks: int = 40) -> Path:
     """Return a group with an array of many chunks, three of them damaged, and a sharded one."""
     group = oz.create_group(where)

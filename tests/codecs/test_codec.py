@@ -25,45 +25,38 @@ def kept(given: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Same:
-    """A codec that returns its input and keeps it."""
+class Keeping:
+    """Returns its input and keeps it."""
+
+    @classmethod
+    def bind(cls, named: Any) -> Any:
+        return cls()
+
+    def encode(self, data: Any, *_: Any) -> Any:
+        return kept(data)
+
+    def decode(self, data: Any, *_: Any) -> Any:
+        return kept(data)
+
+
+class Same(Keeping):
+    """A codec of bytes that keeps its input."""
 
     kind: ClassVar[str] = "bytes->bytes"
     name: ClassVar[str] = "test.same"
 
-    @classmethod
-    def bind(cls, named: Any) -> Any:
-        return cls()
-
     def encoded_size(self, size: int) -> int | None:
         return size
 
-    def encode(self, data: Any) -> Any:
-        return kept(data)
 
-    def decode(self, data: Any, size: int | None) -> Any:
-        return kept(data)
-
-
-@dataclass(frozen=True)
-class SameArray:
-    """A filter that returns its input and keeps it."""
+class SameArray(Keeping):
+    """A filter that keeps its input."""
 
     kind: ClassVar[str] = "array->array"
     name: ClassVar[str] = "test.filter"
 
-    @classmethod
-    def bind(cls, named: Any) -> Any:
-        return cls()
-
     def resolve(self, spec: Any) -> Any:
         return spec
-
-    def encode(self, array: Any, spec: Any) -> Any:
-        return kept(array)
-
-    def decode(self, array: Any, spec: Any) -> Any:
-        return kept(array)
 
 
 oz.register("codec", Same.name, Same)

@@ -24,6 +24,7 @@ from redis.retry import Retry
 import omnizarr as oz
 from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.redis import RedisStore
+from tests.servers.processes import s3_options
 from tests.servers.redis import redis_server
 from tests.servers.s3 import SimpleStorage
 from tests.servers.web import CLOSED, Answer, running
@@ -191,16 +192,14 @@ class Place:
 
 
 def _bucket(server: FaultyBucket, name: str, faulty: bool) -> Any:
-    options = {
-        "endpoint": server.url,
-        "region": "us-east-1",
-        "access_key_id": "faulty" if faulty else "other",
-        "secret_access_key": "secret",
-        "client_options": {"allow_http": True},
-        "attempts": 3,
-        "first_wait": 0.01,
-        "timeout": TIMEOUT if faulty else 10.0,
-    }
+    options = s3_options(
+        server.url,
+        access_key_id="faulty" if faulty else "other",
+        client_options={"allow_http": True},
+        attempts=3,
+        first_wait=0.01,
+        timeout=TIMEOUT if faulty else 10.0,
+    )
     return ObjectStore.from_url(f"s3://bucket/{name}", **options)
 
 

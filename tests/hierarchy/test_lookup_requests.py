@@ -17,6 +17,7 @@ import xarray as xr
 import omnizarr as oz
 from omnizarr.hierarchy import lookup
 from omnizarr.stores import resolve
+from tests.servers.processes import s3_options
 from tests.servers.s3 import SimpleStorage
 from tests.servers.web import Web, running
 
@@ -78,12 +79,7 @@ def bucket() -> Iterator[tuple[SimpleStorage, Callable[[str], Any]]]:
     server = SimpleStorage()
     server.buckets = {"bucket": {}}
     with running(server):
-        options = {
-            "endpoint": server.url,
-            "region": "us-east-1",
-            "access_key_id": "key",
-            "secret_access_key": "secret",
-        }
+        options = s3_options(server.url)
         yield server, lambda path: resolve(f"s3://bucket/{path}", storage_options=options)
 
 

@@ -66,9 +66,7 @@ class Contents(State):
     @precondition(lambda self: self.model.arrays())
     @rule(handle=HANDLES, held=st.booleans(), settings=SETTINGS, data=st.data())
     def write(self, handle: int, held: bool, settings: Settings, data: st.DataObject) -> None:
-        path = self.some_array(data)
-        wanted = self.model.nodes[path].data
-        assert wanted is not None
+        path, wanted = self.some_values(data)
         array = self.array(handle, path, held)
         array.refresh()
         chosen = data.draw(selections(array, unique=True), "selection")
@@ -103,9 +101,7 @@ class Contents(State):
     @precondition(lambda self: self.model.arrays())
     @rule(handle=HANDLES, settings=SETTINGS, data=st.data())
     def write_through_a_writer(self, handle: int, settings: Settings, data: st.DataObject) -> None:
-        path = self.some_array(data)
-        wanted = self.model.nodes[path].data
-        assert wanted is not None
+        path, wanted = self.some_values(data)
         array = self.array(handle, path)
         budget = data.draw(st.sampled_from([0, 100, 2**20]), "budget")
         with self.configured(settings), array.writer(budget=budget) as writer:
@@ -119,9 +115,7 @@ class Contents(State):
     @precondition(lambda self: self.model.arrays())
     @rule(handle=HANDLES, settings=SETTINGS, data=st.data())
     def read(self, handle: int, settings: Settings, data: st.DataObject) -> None:
-        path = self.some_array(data)
-        wanted = self.model.nodes[path].data
-        assert wanted is not None
+        path, wanted = self.some_values(data)
         array = self.array(handle, path)
         chosen = data.draw(selections(array, unique=False), "selection")
         with self.configured(settings):

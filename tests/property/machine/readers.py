@@ -76,9 +76,7 @@ class Readers(State):
     @precondition(in_a_directory)
     @rule(data=st.data())
     def zarr_python_reads_the_same(self, data: st.DataObject) -> None:
-        path = self.some_array(data)
-        wanted = self.model.nodes[path].data
-        assert wanted is not None
+        path, wanted = self.some_values(data)
         array = oz.open(self.store, path=path or None, zarr_format=self.format)
         known = self._known(array)
         with warnings.catch_warnings():
@@ -96,9 +94,7 @@ class Readers(State):
     @precondition(in_a_directory)
     @rule(data=st.data())
     def zarr_python_writes_for_us(self, data: st.DataObject) -> None:
-        path = self.some_array(data)
-        wanted = self.model.nodes[path].data
-        assert wanted is not None
+        path, wanted = self.some_values(data)
         array = oz.open(self.store, path=path or None, zarr_format=self.format)
         if not self._known(array) or not wanted.ndim:
             return
@@ -113,9 +109,7 @@ class Readers(State):
     @precondition(in_a_directory)
     @rule(data=st.data())
     def tensorstore_reads_the_same(self, data: st.DataObject) -> None:
-        path = self.some_array(data)
-        wanted = self.model.nodes[path].data
-        assert wanted is not None
+        path, wanted = self.some_values(data)
         array = oz.open(self.store, path=path or None, zarr_format=self.format)
         known = self._known(array)
         driver = "zarr" if self.format == 2 else "zarr3"

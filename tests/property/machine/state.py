@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 import omnizarr as oz
 from omnizarr.config import ByteBudget
 from tests.property.machine.locations import KINDS, Location, remove_memory_files
-from tests.property.machine.model import Model, Node, check_node
+from tests.property.machine.model import Model, Node, Values, check_node
 
 FORMATS = (1, 2, "3-draft", 3)
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -123,6 +123,13 @@ class State(RuleBasedStateMachine):
     def some_array(self, data: st.DataObject) -> str:
         """Return the path of one of the arrays."""
         return data.draw(st.sampled_from(self.model.arrays()), "path")
+
+    def some_values(self, data: st.DataObject) -> tuple[str, Values]:
+        """Return the path of one of the arrays, and what is in it."""
+        path = self.some_array(data)
+        found = self.model.nodes[path].data
+        assert found is not None
+        return path, found
 
     def put(self, path: str, node: Node) -> None:
         """Replace a node in the model and drop the handles of the old one."""
