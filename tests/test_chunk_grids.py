@@ -14,7 +14,6 @@ import omnizarr as oz
 from omnizarr import chunk_grids
 from omnizarr.chunk_grids import Grid, ListedAxis
 from omnizarr.errors import InvalidMetadata, UnknownExtension
-from omnizarr.indexing import plan
 from omnizarr.model import Named
 
 
@@ -93,10 +92,7 @@ def test_a_selection_meets_each_of_its_elements_once(grid: Grid, data: st.DataOb
         assert found[outside].size
         found[outside] = chunk[inside]
     assert (found == expected).all()
-    several = [coords for coords, _, _ in touched]
-    assert several == sorted({*several})  # in C order
-    chosen = plan(grid, region)
-    assert ([*chosen.chunks()], chosen.count) == (several, len(several))
+    assert [coords for coords, _, _ in touched] == sorted({coords for coords, _, _ in touched})
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.data())

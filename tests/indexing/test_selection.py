@@ -248,9 +248,10 @@ def test_the_rows_of_a_run_are_its_elements_chunk_by_chunk(
         assert part.stop == len(found)
         assert whole == (run.step == 1 and part.stop - part.start == there)
     assert found == [run.start + k * run.step for k in range(run.size)]
-    if run.size:
-        made = ProductPlan(Grid((axis,)), (run,), (run.size,), (slice(None),))
-        assert made.whole == columns.whole.all()
+    made = ProductPlan(Grid((axis,)), (run,), (run.size,), (slice(None),))
+    assert [*made.chunks()] == [(chunk,) for chunk, *_ in columns.rows()]
+    assert made.count == len(columns)
+    assert not run.size or made.whole == columns.whole.all()
 
 
 def test_a_plan_has_no_python_object_per_element() -> None:
