@@ -8,7 +8,7 @@ is killed leaves the old node, or none, never a part of one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -18,7 +18,7 @@ from omnizarr import errors, stores
 from omnizarr.concurrency import key_locks
 from omnizarr.engine import BoundArray, was_bound
 from omnizarr.errors import NodeChanged, NodeExists, OmnizarrError, StoreError, WrongType
-from omnizarr.formats import Documents, Format, Probe, consolidated, is_metadata, publication_order
+from omnizarr.formats import Documents, Format, Probe, is_metadata, publication_order
 from omnizarr.hierarchy.array import Array, data_type_of
 from omnizarr.hierarchy.attributes import lock_nodes, pinned_node, stored_keys
 from omnizarr.hierarchy.consolidated import (
@@ -151,7 +151,7 @@ def _create_batch(
             new[location.path] = metadata
             found.append((path, location, read))
     finally:
-        update_consolidated(start.store, start.format, new, _holders(start, new))
+        update_consolidated(start.store, start.format, new)
     return found
 
 
@@ -278,8 +278,7 @@ class Build:
             here.store_new_node(metadata, {key: value_digest(mark)})
             self.publication.is_public = True
         store.erase(key)
-        holders = consolidated.present_holders(format, [path], self.above)
-        update_consolidated(store, format, {path: metadata}, holders)
+        update_consolidated(store, format, {path: metadata}, self.above)
 
     def _check_still_new(self) -> None:
         """Raise if another writer has created a node meanwhile, unless it is to be replaced."""
@@ -476,15 +475,7 @@ def update_consolidated_above(target: Location, old: Format | None) -> None:
     if not has_consolidated(store, path, format):
         return
     update_consolidated(store, format, {path: None})
-    metadata = _metadata_below(target)
-    update_consolidated(store, format, metadata, _holders(target, metadata))
-
-
-def _holders(location: Location, nodes: Iterable[str]) -> dict[str, str]:
-    """Return the keys with consolidated metadata of nodes, and the group of each."""
-    format = location.format
-    keys = dict.fromkeys(key for path in nodes for key in consolidated.holders(format, path))
-    return consolidated.present_holders(format, nodes, stores.get_existing(location.store, keys))
+    update_consolidated(store, format, _metadata_below(target))
 
 
 def _metadata_below(location: Location) -> dict[str, dict[str, bytes | None]]:

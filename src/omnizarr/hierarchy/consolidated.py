@@ -159,18 +159,18 @@ def update_consolidated(
     store: Store,
     format: Format,
     nodes: Mapping[str, Mapping[str, bytes | None] | None],
-    holders: Mapping[str, str] | None = None,
+    above: Documents | None = None,
 ) -> None:
     """Update the consolidated metadata of all groups at and above some nodes.
 
-    `nodes`: metadata, None if erased; `holders`: the keys of consolidated metadata, if known.
+    `nodes`: metadata, None if erased; `above`: the documents of those groups, if known.
     """
     mark_changed()
-    if holders is None:
+    if above is None:
         keys = dict.fromkeys(key for path in nodes for key in consolidated.holders(format, path))
-        found = stores.get_existing(store, keys) if keys else {}
-        holders = consolidated.present_holders(format, nodes, found)
-        del found  # which may be large
+        above = stores.get_existing(store, keys) if keys else {}
+    holders = consolidated.present_holders(format, nodes, above)
+    del above  # which may be large
     for key, group in holders.items():
         start = paths.prefix(group)
         changed = {

@@ -225,10 +225,9 @@ class Location:
         self, metadata: Documents, node: Node, found: PathMetadata | None = None
     ) -> None:
         """Store the prepared metadata of a new node and of groups above; see `create_absent`."""
-        above = self.create_absent(metadata, node, found)
-        holders = consolidated.present_holders(self.format, [self.path], above)
-        del above  # which may be large
-        update_consolidated(self.store, self.format, {self.path: metadata}, holders)
+        store, format, new = self.store, self.format, {self.path: metadata}
+        # Only that call holds what was read of the groups above, which may be large.
+        update_consolidated(store, format, new, self.create_absent(metadata, node, found))
 
     def create_absent(
         self, metadata: Documents, node: Node, found: PathMetadata | None = None
