@@ -174,6 +174,17 @@ class Grid:
         """Return the position of a chunk's first element."""
         return tuple(a.start(c) for a, c in zip(self.axes, coords, strict=True))
 
+    def inside(self, coords: Coords, shape: Coords | None = None) -> Coords:
+        """Return the shape of the part of a chunk that is in the array, or in another shape."""
+        shape = self.array_shape if shape is None else shape
+        sides = zip(self.chunk_shape(coords), shape, self.origin(coords), strict=True)
+        return tuple(min(size, end - start) for size, end, start in sides)
+
+    def box(self, coords: Coords) -> Region:
+        """Return the elements of the array that a chunk holds."""
+        sides = zip(self.origin(coords), self.inside(coords), strict=True)
+        return tuple(slice(start, start + size) for start, size in sides)
+
     def intersect(self, region: Region) -> Iterator[tuple[Coords, Region, Region]]:
         """Yield coordinates of touched chunks, the box there, and its box in the selection."""
         for parts in itertools.product(*(a.rows() for a in self.intersect_axes(region))):

@@ -107,7 +107,7 @@ class Transfer:
         """Return the number of chunks of the target that a unit becomes."""
         if self.method != "values" or not self.by_source:
             return 1
-        return plan(self.target.grid, chunk_box(self.source, coords)).count
+        return plan(self.target.grid, self.source.grid.box(coords)).count
 
     def memory(self, size: int, decoded: int) -> int:
         """Return the bytes of memory that a unit of `size` stored bytes needs."""
@@ -171,7 +171,7 @@ class TransferTask(Generic[T]):
         for (transfer, coords), stored in zip(units, found, strict=True):
             data: Buffer | None = stored
             if data is None and transfer.source.encoding.other_keys(coords):
-                data = extension.encoded_chunk(transfer.source, coords)
+                data = transfer.source.encoded(coords)
             if data is None:
                 continue
             try:
@@ -197,7 +197,7 @@ class TransferTask(Generic[T]):
 
     def _copy_values(self, transfer: Transfer, coords: Coords, out: T) -> None:
         """Read one chunk of the source, or of the target's grid, and write the target's chunks."""
-        box = chunk_box(transfer.unit_array, coords)
+        box = transfer.unit_array.grid.box(coords)
         rows = [*plan(transfer.target.grid, box).rows()]
         try:
             self._write_rows(transfer, box, rows, out)
@@ -205,7 +205,7 @@ class TransferTask(Generic[T]):
             if not self.skip_damaged:
                 raise
             for row in rows:  # without the damaged ones
-                one = chunk_box(transfer.target, row.coords)
+                one = transfer.target.grid.box(row.coords)
                 try:
                     self._write_rows(transfer, one, [*plan(transfer.target.grid, one).rows()], out)
                 except ChunkError as e:
@@ -250,11 +250,6 @@ def recode(transfer: Transfer, coords: Coords, data: Buffer) -> Buffer:
     with engine.chunk_context("read", transfer.source, coords):
         data = transfer.source.pipeline_at(coords).decode_last(data, decode)
         return transfer.target.pipeline_at(coords).encode_last(data, encode)
-
-
-def chunk_box(array: BoundArray, coords: Coords) -> tuple[slice, ...]:
-    """Return the elements of an array that a chunk holds."""
-    return boxes.Boxes(tuple(map(boxes.Cuts, array.grid.axes))).at(coords)
 
 
 def _equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:

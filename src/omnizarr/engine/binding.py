@@ -20,6 +20,7 @@ from omnizarr import chunk_grids, chunk_key_encodings, data_types, errors, regis
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
 from omnizarr.codecs import CodecPipeline, Spec, bind_codec, bind_pipeline
+from omnizarr.codecs.codec import Buffer
 from omnizarr.concurrency.cache import Cache, Key
 from omnizarr.data_types.data_type import DataType, Scalar
 from omnizarr.errors import ChunkError, OmnizarrError, StoreError, UnknownExtension, error_context
@@ -293,6 +294,24 @@ class BoundArray:
     def stored_key(self, coords: tuple[int, ...]) -> str:
         """Return the key of the stored value that has a chunk: in the draft, maybe of its shard."""
         return stored_key(self.chunk_store, self.key(coords))
+
+    def encoded(self, coords: tuple[int, ...]) -> bytes | None:
+        """Return the stored bytes of a chunk, or None if it is missing."""
+        found = self.chunk_store.get(self.key(coords))
+        for other in self.encoding.other_keys(coords) if found is None else ():
+            found = self.chunk_store.get(self.prefix + other)
+        return found
+
+    def put_encoded(self, coords: tuple[int, ...], data: Buffer | None) -> None:
+        """Store the bytes of a chunk; None erases it."""
+        key, store = self.key(coords), self.chunk_store
+        if data is None:
+            store.erase(key)
+        else:
+            store.set(key, data)
+        for other in self.encoding.other_keys(coords):
+            if store.get(self.prefix + other) is not None:
+                store.erase(self.prefix + other)  # or the old value would be read again
 
     @cached_property
     def skipped(self) -> tuple[str, ...]:

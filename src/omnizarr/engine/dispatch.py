@@ -189,9 +189,7 @@ def merge(
         return
     with exclusive(array, [array.key(coords)]):
         array.confirm()
-        start = array.grid.origin(coords)
-        inside = (slice(a, a + n) for a, n in zip(start, known.shape, strict=True))
-        plan = axis_plan(array.grid, tuple(inside))
+        plan = axis_plan(array.grid, array.grid.box(coords))
         whole = read(array, plan, np.empty(plan.full_shape, array.dtype))
         np.copyto(whole, values, where=known)
         _store(array, plan, whole)

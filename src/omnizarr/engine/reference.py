@@ -299,7 +299,7 @@ def _write_each(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> 
         with chunk_context("write", array, row.coords):
             with encoders:
                 data = _own(array.chunk_store, _changed(array, row, value, None), value)
-            _put(array, row.coords, data)
+            array.put_encoded(row.coords, data)
 
     size = array.first_pipeline.spec.nbytes or UNKNOWN
     in_parallel(one, rows, max(1, config.get().in_flight // size))
@@ -330,10 +330,10 @@ def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
         _replace(array, row, partial(_changed, array, row, value))
         return
     with chunk_context("write", array, row.coords):
-        old = None if row.whole else _stored(array, row.coords)
+        old = None if row.whole else array.encoded(row.coords)
         data = _own(array.chunk_store, _changed(array, row, value, old))
     with array.publishing(), chunk_context("write", array, row.coords):
-        _put(array, row.coords, data)
+        array.put_encoded(row.coords, data)
 
 
 def write_fields(array: BoundArray, row: Row, names: Any, value: npt.NDArray[Any]) -> None:
@@ -509,30 +509,11 @@ def _not_erased(
     return None if missing else _encoded_fill(pipeline)
 
 
-def _stored(array: BoundArray, coords: Coords) -> Buffer | None:
-    old = array.chunk_store.get(array.key(coords))
-    for other in array.encoding.other_keys(coords) if old is None else ():
-        old = array.chunk_store.get(array.prefix + other)
-    return old
-
-
-def _put(array: BoundArray, coords: Coords, data: Buffer | None) -> None:
-    """Store an encoded chunk; None erases it."""
-    key, store = array.key(coords), array.chunk_store
-    if data is None:
-        store.erase(key)
-    else:
-        store.set(key, data)
-    for other in array.encoding.other_keys(coords):
-        if store.get(array.prefix + other) is not None:
-            store.erase(array.prefix + other)  # or the old value would be read again
-
-
 def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> int:
     """Store a whole chunk, or erase its key if it has only fill values; return the bytes stored."""
     pipeline = array.pipeline(chunk.shape)
     counted = in_array(array, "write", chunks_written=1)
     with counted, chunk_context("write", array, coords):
         data = _not_erased(array, pipeline, coords, _encoded(array, pipeline, chunk))
-        _put(array, coords, _own(array.chunk_store, data))
+        array.put_encoded(coords, _own(array.chunk_store, data))
         return 0 if data is None else memoryview(data).nbytes

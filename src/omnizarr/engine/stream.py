@@ -112,9 +112,9 @@ class Stream:
         return [self.array.key(coords) for coords in list(self._chunks)]
 
     def _put_some(self, array: BoundArray, rows: list[Row], values: npt.NDArray[Any]) -> None:
-        whole, parts = list[Row](), list[Row]()
+        whole, parts, at_end = list[Row](), list[Row](), self.array.reaches_beyond
         for row in rows:
-            (whole if row.whole and not self._at_end(row.coords) else parts).append(row)
+            (whole if row.whole and not at_end(row.coords) else parts).append(row)
         self._run(whole, partial(self._store_row, values=values), values.nbytes)
         for row in whole:
             self._forget(row.coords)
@@ -138,7 +138,7 @@ class Stream:
     def _chunk(self, coords: Coords) -> PartialChunk:
         found = self._chunks.get(coords)
         if found is None:
-            found = PartialChunk(self._inside(coords), self.array.dtype)
+            found = PartialChunk(self.array.grid.inside(coords), self.array.dtype)
             self._chunks[coords] = found
             self._nbytes += found.nbytes
         self._chunks.move_to_end(coords)
@@ -146,17 +146,7 @@ class Stream:
 
     def _size(self, coords: Coords) -> int:
         """Return the bytes of memory that a partial chunk takes."""
-        return math.prod(self._inside(coords)) * (self.array.dtype.itemsize + 1)
-
-    def _inside(self, coords: Coords) -> tuple[int, ...]:
-        """Return the shape of the part of a chunk that is inside the array."""
-        grid = self.array.grid
-        parts = zip(grid.chunk_shape(coords), grid.origin(coords), grid.array_shape, strict=True)
-        return tuple(min(size, length - start) for size, start, length in parts)
-
-    def _at_end(self, coords: Coords) -> bool:
-        """Return True if a chunk would get more elements if the array grew."""
-        return self._inside(coords) != self.array.grid.chunk_shape(coords)
+        return math.prod(self.array.grid.inside(coords)) * (self.array.dtype.itemsize + 1)
 
     def _adopt(self, array: BoundArray) -> None:
         """Continue with the current array; drop elements outside its new shape."""
@@ -167,7 +157,7 @@ class Stream:
             if any(c >= n for c, n in zip(coords, counts, strict=True)):
                 self._outside += chunk.count
                 self._forget(coords)
-            elif (inside := self._inside(coords)) != chunk.known.shape:
+            elif (inside := self.array.grid.inside(coords)) != chunk.known.shape:
                 other = chunk.resized(inside)
                 self._outside += chunk.count - other.count
                 self._chunks[coords] = other
@@ -188,7 +178,7 @@ class Stream:
 
     def _store(self, several: list[Coords]) -> None:
         """Store chunks; if some are at the end of an axis, with the shape locked."""
-        if any(map(self._at_end, several)):
+        if any(map(self.array.reaches_beyond, several)):
             with self._with_locked_shape() as array:
                 self._adopt(array)
                 self._store_all([coords for coords in several if coords in self._chunks])
@@ -216,9 +206,8 @@ class Stream:
         self._store_whole(row.coords, values[index])
 
     def _store_whole(self, coords: Coords, values: npt.NDArray[Any]) -> None:
-        array, start = self.array, self.array.grid.origin(coords)
-        box = tuple(slice(a, a + n) for a, n in zip(start, values.shape, strict=True))
+        array = self.array
         # Chunks at the end are stored with the shape locked; where that lock can run out, others
         # may append meanwhile.
-        steady = self._at_end(coords) and not supports_compare_and_set(array.store)
-        write(array, axis_plan(array.grid, box), values, steady=steady)
+        steady = array.reaches_beyond(coords) and not supports_compare_and_set(array.store)
+        write(array, axis_plan(array.grid, array.grid.box(coords)), values, steady=steady)

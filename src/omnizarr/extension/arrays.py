@@ -34,7 +34,6 @@ from omnizarr.hierarchy.chunks import (
     check_encoded_chunk,
     chunk_counts,
     decoded_size,
-    encoded_chunk,
     missing_chunk_keys,
     probe_stored_keys,
     stored_chunks,

@@ -404,7 +404,7 @@ class Array(Selectable[S], NodeHandle[ArrayModel]):
             b'\x02\x03'
         """
         bound = self._data
-        return stored_chunks.encoded_chunk(bound, stored_chunks.check_coords(bound, coords))
+        return bound.encoded(stored_chunks.check_coords(bound, coords))
 
     def set_encoded_chunk(self, coords: Iterable[int], data: bytes) -> None:
         """Store one chunk (a shard in version 3) as bytes; raise if they cannot be decoded.

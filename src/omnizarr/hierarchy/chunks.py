@@ -222,15 +222,6 @@ def check_coords(array: BoundArray, given: Iterable[int]) -> Coords:
     return coords
 
 
-def encoded_chunk(array: BoundArray, coords: Coords) -> bytes | None:
-    """Return the stored bytes of one chunk, or None if it is missing."""
-    store, prefix = array.chunk_store, array.prefix
-    value = store.get(array.key(coords))
-    for other in array.encoding.other_keys(coords) if value is None else ():
-        value = store.get(prefix + other)
-    return value
-
-
 def check_encoded_chunk(array: BoundArray, coords: Coords, data: Buffer) -> None:
     """Raise if bytes cannot be decoded as a chunk of an array."""
     path = paths.show(array.path)
@@ -243,10 +234,9 @@ def check_encoded_chunk(array: BoundArray, coords: Coords, data: Buffer) -> None
 def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:
     """Store the bytes of one chunk, after decoding them as a check."""
     array.check_skipped()
-    key = array.key(coords)
     watch: Any = array.watch
     check_encoded_chunk(array, coords, data)
-    with exclusive(array, [key]):
+    with exclusive(array, [array.key(coords)]):
         array.confirm()
         compared = watch is None or stores.supports_compare_and_set(array.store)
         if not compared and array.reaches_beyond(coords) and not watch.confirm_shape():
@@ -255,9 +245,7 @@ def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:
                 f"chunk {coords} of {paths.show(array.path)} was not stored: another writer appends"
                 " to the array, or has changed its shape; call refresh() and try again"
             )
-        array.chunk_store.set(key, data)
-        for other in array.encoding.other_keys(coords):
-            array.chunk_store.erase(array.prefix + other)
+        array.put_encoded(coords, data)
 
 
 SHOWN = 5  # keys in a warning
@@ -458,15 +446,9 @@ def _has_values(array: BoundArray, coords: Coords, kept: tuple[slice, ...], shap
         return False
     if chunk is None:
         return False
-    seen = chunk[tuple(slice(n) for n in _inside(array, coords, shape))]
+    seen = chunk[tuple(slice(n) for n in array.grid.inside(coords, shape))]
     seen[kept] = array.fill
     return not is_fill(seen, array.fill)
-
-
-def _inside(array: BoundArray, coords: Coords, shape: Coords) -> Coords:
-    """Return the shape of the part of a chunk that is inside a shape."""
-    sides = zip(array.grid.chunk_shape(coords), shape, array.grid.origin(coords), strict=True)
-    return tuple(min(n, end - start) for n, end, start in sides)
 
 
 def _border(
@@ -475,12 +457,12 @@ def _border(
     """Yield stored chunks partly inside `inner`, with that part; nothing outside `outer` counts."""
     if 0 in inner or not stores.can_list(array.store):
         return
-    small = array.reshaped(array.model.with_(shape=inner))
+    grid = array.reshaped(array.model.with_(shape=inner)).grid
     for coords, _ in list(_listed_keys(array)):
-        if not _is_inside(coords, small.grid.shape):
+        if not _is_inside(coords, grid.shape):
             continue
-        whole = small.grid.chunk_shape(coords) if outer is None else _inside(small, coords, outer)
-        inside = _inside(small, coords, inner)
+        whole = grid.chunk_shape(coords) if outer is None else grid.inside(coords, outer)
+        inside = grid.inside(coords)
         if inside != whole:
             yield coords, tuple(slice(n) for n in inside)
 

@@ -117,7 +117,7 @@ class ViewedArray:
     def _encoded(self, coords: Coords) -> bytes | None:
         """Return the bytes of a chunk as the view has them, or None if it is missing."""
         if self._transfer.method == "copy":
-            stored = extension.encoded_chunk(self.source, coords)
+            stored = self.source.encoded(coords)
             if stored is not None:
                 return bytes(recode(self._transfer, coords, stored))
             chunk = None
