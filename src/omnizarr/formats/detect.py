@@ -81,14 +81,8 @@ def check_entry(data: bytes, problems: list[Problem]) -> None:
 
 @cached(64)
 def _all_keys(path: str) -> tuple[str, ...]:
-    """Return the metadata keys of a path in all formats."""
-    keys = (key for some in _keys_in_order(path) for key in some)
-    return tuple(dict.fromkeys(keys))
-
-
-def _keys_in_order(path: str) -> tuple[tuple[str, ...], ...]:
-    """Return the metadata keys of a path by format, the preferred format first."""
-    return (*_V3.keys(path), ENTRY), (*_V2.keys(path),), (*_V1.keys(path),)
+    """Return the metadata keys of a path in all formats, the preferred format first."""
+    return tuple(dict.fromkeys((*_V3.keys(path), ENTRY, *_V2.keys(path), *_V1.keys(path))))
 
 
 def backslash_hint(path: str) -> str:
@@ -142,12 +136,6 @@ class Probe:
             return self._of_kind(by_name(self.wanted).keys(self.path))
         return self._of_kind(_all_keys(self.path))
 
-    def keys_in_order(self) -> list[list[str]]:
-        """Return the keys in groups; the first group that exists decides."""
-        if self.wanted is not None:
-            return [self.keys()]
-        return [self._of_kind(dict.fromkeys(keys)) for keys in _keys_in_order(self.path)]
-
     def _of_kind(self, keys: Iterable[str]) -> list[str]:
         if self.kind is None:
             return [*keys]
@@ -155,7 +143,7 @@ class Probe:
         other = (group,) if self.kind == "array" else (array, *_V1.keys(self.path))
         return [key for key in keys if key not in other]
 
-    def stages(self, likely: str | None, more: Iterable[str] = ()) -> list[list[str]]:
+    def stages(self, likely: str | None = None, more: Iterable[str] = ()) -> list[list[str]]:
         """Return the keys in batches, to fetch one after the other until `is_decided`.
 
         `likely` is the format of a neighbour. It changes the order alone, never which node is

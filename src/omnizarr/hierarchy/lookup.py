@@ -239,7 +239,7 @@ def fetch_probe(
         return stores.get_existing(store, [*probe.keys(), *more(probe.wanted)])
     except StoreError:
         found: dict[str, bytes] = {}
-        for keys in probe.keys_in_order():
+        for keys in probe.stages():
             found |= stores.get_existing(store, keys)
             formats = probe.formats(found, [])
             if formats:

@@ -114,7 +114,7 @@ def test_a_probe_for_another_format_is_no_error_of_opening(
         return StoreError(f"cannot read {key!r}") if key in refused else None
 
     store = FaultyStore(oz.storage.MemoryStore(values), fault)
-    probe, order = Probe(""), Probe("").keys_in_order()
+    probe, order = Probe(""), Probe("").stages()
     read = {k: v for k, v in values.items() if k not in refused}
     decides = next((i for i, keys in enumerate(order) if {*keys} & values.keys()), len(order) - 1)
     doubtful = any({*keys} & refused for keys in order[: decides + 1])
