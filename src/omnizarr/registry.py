@@ -52,7 +52,7 @@ _BUILTIN: dict[Kind, str] = {
 }
 _complete: set[Kind] = set()
 _table: dict[tuple[Kind, str], Any] = {}
-_sources: dict[Kind, list[Callable[[str], Any | None]]] = {}
+_sources: dict[Kind, Callable[[str], Any | None] | None] = {}
 _entry_points_read: set[Kind] = set()
 _generation = 0
 
@@ -143,8 +143,8 @@ def find(kind: Kind, name: str) -> Any | None:
         _entry_points_read.add(kind)
         target = _table.get((kind, name))
     if target is None:
-        found = (source(name) for source in _sources.get(kind, ()))
-        return next((made for made in found if made is not None), None)
+        source = _sources.get(kind)
+        return None if source is None else source(name)
     if isinstance(target, str):
         own, target = target.startswith("omnizarr."), load(target)
         if not own:
@@ -153,17 +153,10 @@ def find(kind: Kind, name: str) -> Any | None:
     return target
 
 
-def add_source(kind: Kind, source: Callable[[str], Any | None]) -> None:
-    """Ask `source` for names that nobody has registered: it returns a target, or None."""
+def set_source(kind: Kind, source: Callable[[str], Any | None] | None) -> None:
+    """Ask `source`, if any, for names that nobody has registered: it returns a target or None."""
     global _generation
-    _sources.setdefault(kind, []).append(source)
-    _generation += 1
-
-
-def remove_source(kind: Kind, source: Callable[[str], Any | None]) -> None:
-    """Ask `source` no longer, if it was asked at all."""
-    global _generation
-    _sources[kind] = [each for each in _sources.get(kind, ()) if each is not source]
+    _sources[kind] = source
     _generation += 1
 
 

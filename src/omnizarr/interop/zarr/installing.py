@@ -97,11 +97,10 @@ def uninstall() -> None:
 def _set_modes(on: bool) -> None:
     """Do, or do no longer, what zarr-python does and omnizarr does not."""
     keep_bare_nan(on)
-    registry.remove_source("codec", library.find_codec)
+    registry.set_source("codec", library.find_codec if on else None)
     if on:
         os.environ[library.IN_PLACE] = "1"
         errors.silenced.add(_RESERVED)
-        registry.add_source("codec", library.find_codec)
     else:
         os.environ.pop(library.IN_PLACE, None)
         errors.silenced.discard(_RESERVED)
