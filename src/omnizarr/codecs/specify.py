@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from omnizarr import registry
 from omnizarr.errors import InvalidArgument, InvalidMetadata, WrongType, error_context
+from omnizarr.formats.codec_names import walk
 from omnizarr.model import ArrayModel, Named
 from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX, with_defaults
 
@@ -187,21 +187,13 @@ def pipeline(array: ArrayModel) -> PipelineSpec:
 def memory_order(array: ArrayModel) -> str:
     """``"F"`` where chunks, inside shards if there are any, have reversed axes, else ``"C"``."""
     axes = list(range(len(array.shape)))
-    backwards, orders = axes[::-1], list(_transpositions(array.codecs))
+    backwards, orders = axes[::-1], list[Any]()
+    for codec in walk(array.codecs):
+        order = codec.configuration.get("order") if codec.name == "transpose" else None
+        if isinstance(order, (str, list, tuple)) and order != "C":
+            orders.append(order)
     for order in orders:
         if order != "F" and {*map(repr, order)} != {*map(repr, backwards)}:
             return "C"  # not all axes: another codec reshapes the array, or it is not valid
         axes = axes[::-1] if order == "F" else [axes[i] for i in order]
     return "F" if orders and axes == backwards else "C"
-
-
-def _transpositions(codecs: Iterable[Named]) -> Iterator[Any]:
-    """Yield the axis orders of all `transpose` codecs, without loading any, inside shards too."""
-    for codec in codecs:
-        order = codec.configuration.get("order")
-        if codec.name == "transpose" and isinstance(order, (str, list, tuple)) and order != "C":
-            yield order
-        inner = codec.configuration.get("codecs")
-        if codec.name == "sharding_indexed" and isinstance(inner, (list, tuple)):
-            with suppress(InvalidArgument, InvalidMetadata):  # which are reported elsewhere
-                yield from _transpositions([to_named(each, None) for each in inner])

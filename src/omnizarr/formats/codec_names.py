@@ -10,7 +10,7 @@ filter in metadata written here states the byte order of its input, so that both
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -385,6 +385,14 @@ def _parsed(stated: object) -> Codecs | None:
     return None if problems else found
 
 
+def walk(codecs: Codecs, members: tuple[str, ...] = ("codecs",)) -> Iterator[Named]:
+    """Yield codecs, and after a `sharding_indexed` the codecs in its valid lists `members`."""
+    for codec in codecs:
+        yield codec
+        for member in members if codec.name == "sharding_indexed" else ():
+            yield from walk(_parsed(codec.configuration.get(member)) or (), members)
+
+
 def as_object(extension: Named) -> dict[str, Any]:
     """Return an extension in the form that readers of version 3.0 understand."""
     doc: dict[str, Any] = {"name": extension.name}
@@ -416,14 +424,7 @@ def with_order(codecs: Codecs, order: str | None) -> Codecs:
 
 def stored_order(codecs: Codecs) -> str | None:
     """Return the byte order that ``bytes`` states, also inside shards; None if there is none."""
-    for codec in codecs:
-        if codec.name == "bytes":
-            order: str | None = codec.configuration.get("endian")
-            return order
-        inner = _parsed(codec.configuration.get("codecs"))
-        if codec.name == "sharding_indexed" and inner is not None:
-            return stored_order(inner)
-    return None
+    return next((c.configuration.get("endian") for c in walk(codecs) if c.name == "bytes"), None)
 
 
 def with_filter_orders(codecs: Codecs) -> Codecs:
@@ -446,13 +447,9 @@ def with_filter_orders(codecs: Codecs) -> Codecs:
 
 def has_letters(codecs: Codecs) -> bool:
     """Return True if the order of a transpose is a letter, also inside shards."""
-    for codec in codecs:
-        if codec.name == "transpose" and codec.configuration.get("order") in ("C", "F"):
-            return True
-        members = ("codecs", "index_codecs") if codec.name == "sharding_indexed" else ()
-        if any(has_letters(_parsed(codec.configuration.get(m)) or ()) for m in members):
-            return True
-    return False
+    every = walk(codecs, ("codecs", "index_codecs"))
+    orders = (codec.configuration.get("order") for codec in every if codec.name == "transpose")
+    return any(order in ("C", "F") for order in orders)
 
 
 def modern(codecs: Codecs, rank: int) -> Codecs:

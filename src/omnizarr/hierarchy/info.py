@@ -16,6 +16,7 @@ from omnizarr import _json
 from omnizarr.codecs.specify import inner_chunk_shape, memory_order, to_named
 from omnizarr.errors import OmnizarrError
 from omnizarr.formats import title
+from omnizarr.formats.codec_names import walk
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 
@@ -98,15 +99,8 @@ def type_name(named: Named) -> str:
 
 def codec_names(array: ArrayModel) -> str:
     """Return the names of the codecs joined by "+", without `bytes`; for shards, the inner ones."""
-    names: list[str] = []
-    for codec in array.codecs:
-        inner = codec.configuration.get("codecs") if codec.name == "sharding_indexed" else None
-        if isinstance(inner, list):
-            names += [str(c.get("name") if isinstance(c, dict) else c) for c in inner]
-        else:
-            names.append(codec.name)
-    names = [name.removeprefix("numcodecs.") for name in names]
-    return "+".join(n for n in names if n != "bytes") or "uncompressed"
+    names = (codec.name.removeprefix("numcodecs.") for codec in walk(array.codecs))
+    return "+".join(n for n in names if n not in ("bytes", "sharding_indexed")) or "uncompressed"
 
 
 def codecs_text(codecs: Iterable[Named]) -> str:
