@@ -21,7 +21,7 @@ typedef struct {
     Py_ssize_t view_count;
     int threads, tell_missing;
     long long min_bytes;
-    const char *metadata; /* borrowed from the arguments: the path of the array's metadata, or NULL */
+    const char *metadata; /* borrowed: the path of the array's metadata, or NULL */
     unsigned long long identity; /* that its file has to have */
 } run_arguments;
 
