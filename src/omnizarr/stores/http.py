@@ -40,7 +40,6 @@ from omnizarr.stores.object import obstore
 from omnizarr.stores.operations import NeverWritten, check_key
 
 _PLAIN = re.compile(r"[A-Za-z0-9._/-]+")  # in which nothing is quoted
-_WHOLE: dict[str, Any] = {"range": {"offset": 0}}  # which shows that a value is whole
 _STABLE = 3  # seconds after which a date is trusted
 _ABSENT = frozenset({404, 410})
 _OPTIONS = ("headers", "absent_status")
@@ -144,7 +143,8 @@ class HTTPStore(NeverWritten):
                 began = time.perf_counter()
                 with suppress(OSError, ValueError, obstore.library().exceptions.BaseError):
                     try:
-                        data, _, attributes = obstore.fetch(client.store, key, _WHOLE, copy=False)
+                        # Asked for as a part, which shows whether it is whole.
+                        data, _, attributes = obstore.fetch(client.store, key, Range(), copy=False)
                     except FileNotFoundError:
                         is_known = True
                     else:

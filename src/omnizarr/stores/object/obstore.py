@@ -75,39 +75,32 @@ def client(key: Hashable, make: Callable[[Any], Any]) -> Client:
 
 
 def fetch(
-    client: Any, path: str, options: dict[str, Any], copy: bool = True
+    client: Any, path: str, part: Range | None = None, copy: bool = True
 ) -> tuple[bytes, Meta, Mapping[str, str]]:
-    """Return the requested part, a buffer of obstore unless `copy`, its `Meta` and attributes."""
-    result = client.get(path, options=options)
+    """Return a part, a buffer of obstore unless `copy`, its `Meta` and attributes.
+
+    The part is not empty; one that starts from the end comes with all that follows.
+    """
+    result = client.get(path, options={} if part is None else {"range": _range_option(part)})
     first, end = result.range
     meta, attributes = result.meta, result.attributes
     data = result.bytes()
     if copy:
         data = bytes(data)
-    if len(data) != end - first or _is_other_part(options, first, end, meta["size"]):
+    asked = Range(part.start, None if part.start < 0 else part.length) if part else Range()
+    if Range(first, len(data)) != asked.within(Range(0, meta["size"])):
         raise TransientError(f"{len(data)} bytes came as bytes {first} to {end}")
     if is_web_page(attributes.get("Content-Type"), data, first):
         raise StoreError("a web page came instead of data; is a login needed?")
     return data, meta, attributes
 
 
-def _is_other_part(options: dict[str, Any], first: int, end: int, size: int) -> bool:
-    requested = options.get("range", {"offset": 0})
-    if isinstance(requested, tuple):
-        return (first, end) != (requested[0], min(requested[1], size))
-    start = requested.get("offset", max(0, size - requested.get("suffix", 0)))
-    return (first, end) != (start, size)
-
-
-def range_options(range: Range | None) -> dict[str, Any]:
-    """Return the options that request a part, which is not empty."""
-    if range is None or (range.length is None and not range.start):
-        return {}
-    if range.start < 0:
-        return {"range": {"suffix": -range.start}}
-    if range.length is None:
-        return {"range": {"offset": range.start}}
-    return {"range": (range.start, range.start + range.length)}
+def _range_option(part: Range) -> dict[str, int] | tuple[int, int]:
+    if part.start < 0:
+        return {"suffix": -part.start}
+    if part.length is None:
+        return {"offset": part.start}
+    return part.start, part.start + part.length
 
 
 def status_of(error: Exception) -> int | None:

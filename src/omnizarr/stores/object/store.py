@@ -28,7 +28,7 @@ from omnizarr.stores.base import Bytes, Entry, Names, Range, Requests, Traits, V
 from omnizarr.stores.byte_ranges import Speed, fetch_together
 from omnizarr.stores.object import obstore
 from omnizarr.stores.object.bucket import Bucket
-from omnizarr.stores.object.obstore import NO_RANGES, Meta, fetch, range_options, status_of
+from omnizarr.stores.object.obstore import NO_RANGES, Meta, fetch, status_of
 from omnizarr.stores.operations import check_key, check_length, check_prefix, check_writable
 
 CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -177,8 +177,7 @@ class ObjectStore(base.ListedStore):
         return self._read(key, range)[0]
 
     def get_many(self, requests: Requests) -> base.Values:
-        found = fetch_together(partial(self._fetch_each, versioned=False), list(requests))
-        return [data for data, _ in found]
+        return [data for data, _ in self.get_many_versioned(requests)]
 
     def get_many_versioned(self, requests: Requests) -> list[VersionedValue]:
         return fetch_together(self._fetch_each, list(requests))
@@ -191,21 +190,14 @@ class ObjectStore(base.ListedStore):
         self,
         wanted: Sequence[tuple[str, Range | None]],
         use: Callable[[int, VersionedValue], object],
-        *,
-        versioned: bool = True,
     ) -> None:
         """Call `use` for every value when it comes."""
 
         def ask(number: int) -> None:
-            key, part = wanted[number]
-            if not versioned:
-                use(number, (self._read(key, part)[0], None))
-                return
-            data, meta = self._with_meta(key, part)
+            data, meta = self._with_meta(*wanted[number])
             use(number, (data, None if meta is None else version_tag(meta)))
 
-        def take(place: int, response: curl.Response) -> None:
-            number = direct[place]
+        def take(number: int, response: curl.Response) -> None:
             found = self._direct_value(response, wanted[number][1])
             if found is not None:
                 self.speed.note(response.seconds, len(response.data))
@@ -215,17 +207,14 @@ class ObjectStore(base.ListedStore):
             else:
                 left.append(number)
 
-        left, direct, urls = list[int](), list[int](), None
-        for n, (_, part) in enumerate(wanted):
-            (direct if part is None or part.length != 0 else left).append(n)
-        large = any(part is not None and (part.length or 0) >= _LARGE for _, part in wanted)
-        if len(direct) > 1 and not large:
-            urls = self.bucket.urls([self._path(wanted[number][0]) for number in direct])
+        left, urls = list[int](), None
+        lengths = (None if part is None else part.length for _, part in wanted)
+        if len(wanted) > 1 and all(n is None or 0 < n < _LARGE for n in lengths):
+            urls = self.bucket.urls([self._path(key) for key, _ in wanted])
         if urls is None:
             left = [*range(len(wanted))]
         else:
-            parts = (wanted[number][1] for number in direct)
-            texts = (None if part is None else curl.range_text(part) for part in parts)
+            texts = (None if part is None else curl.range_text(part) for _, part in wanted)
             asked = [curl.Request(*each) for each in zip(urls, texts, strict=True)]
             curl.fetch_each(self, asked, take, self.retry.timeout)
         in_parallel(ask, left)
@@ -274,18 +263,20 @@ class ObjectStore(base.ListedStore):
         self, key: str, range: Range | None, copy: bool = True
     ) -> tuple[bytes | None, Meta | None]:
         """Return a value or part, a buffer unless `copy`, and its `Meta`, None after its end."""
-        path = self._path(key)
+        path, range = self._path(key), None if range == Range() else range
 
         def read(client: Any) -> tuple[bytes | None, Meta | None]:
-            options = self._range(client, path, range)
-            if options is None:
+            part = range
+            if part is not None and part.start < 0 and self.bucket.kind == "az":
+                part = part.within(Range(0, client.head(path)["size"]))  # it has none from the end
+            if part is not None and part.length == 0:
                 return b"", client.head(path)
             try:
-                data, meta, _ = fetch(client, path, options, copy)
+                data, meta, _ = fetch(client, path, part, copy)
             except obstore.library().exceptions.GenericError as e:
                 if range is None or NO_RANGES not in str(e):
                     raise
-                data, meta, _ = fetch(client, path, {})
+                data, meta, _ = fetch(client, path)
                 return range.of(data), meta
             if range is not None and range.length is not None:
                 data = data[: range.length]
@@ -295,16 +286,6 @@ class ObjectStore(base.ListedStore):
         found = self._call("read", key, read, (None, None), after_end=range is not None)
         self.speed.note(time.perf_counter() - start, 0 if found[0] is None else len(found[0]))
         return found
-
-    def _range(self, client: Any, path: str, range: Range | None) -> dict[str, Any] | None:
-        """Return the options that request a part; None for an empty one."""
-        if range is not None and range.length == 0:
-            return None
-        if range is None or range.start >= 0 or self.bucket.kind != "az":
-            return range_options(range)
-        size = client.head(path)["size"]  # Azure has no ranges from the end
-        start = max(0, size + range.start)
-        return {"range": (start, size)} if start < size else None
 
     # Writing
 
@@ -423,7 +404,7 @@ class ObjectStore(base.ListedStore):
 
         def look(client: Any) -> None:
             try:
-                fetch(client, self._start + _NO_KEY, {})
+                fetch(client, self._start + _NO_KEY)
             except obstore.library().exceptions.BaseError as e:
                 if status_of(e) is None:
                     raise
