@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
@@ -311,12 +310,9 @@ class FsspecStore(base.ListedStore):
         sent_bytes: int = 0,
     ) -> T:
         def attempt() -> T:
-            began, size = time.perf_counter(), 0
             try:
                 with self._in_process()[2]:
-                    found = request()
-                size = len(found) if isinstance(found, bytes) else 0
-                return found
+                    return tracing.answer(self, f"{verb} {key!r}", request, sent_bytes)
             except self.allowed_exceptions as e:
                 if absent is ...:
                     raise StoreError(_reason(e)) from e
@@ -325,9 +321,6 @@ class FsspecStore(base.ListedStore):
                 raise TransientError(_reason(e)) from e
             except Exception as e:  # file systems do not document what they raise
                 raise StoreError(_reason(e)) from e
-            finally:
-                sizes = {"received_bytes": size, "sent_bytes": sent_bytes}
-                tracing.request(self, f"{verb} {key!r}", began, **sizes)
 
         try:
             return self.retry.call(attempt, store=self)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
+from functools import partial
 from operator import index
 from typing import Any
 from urllib.parse import quote, unquote, unquote_to_bytes, urljoin, urlsplit, urlunsplit
@@ -140,18 +141,16 @@ class HTTPStore(NeverWritten):
         def fetch(number: int) -> None:
             key, found, is_known = keys[number], None, False
             if client is not None:
-                began = time.perf_counter()
+                # Asked for as a part, which shows whether it is whole.
+                ask = partial(obstore.fetch, client.store, key, Range(), copy=False)
                 with suppress(OSError, ValueError, obstore.library().exceptions.BaseError):
                     try:
-                        # Asked for as a part, which shows whether it is whole.
-                        data, _, attributes = obstore.fetch(client.store, key, Range(), copy=False)
+                        data, _, attributes = tracing.answer(self, f"reading {key!r}", ask)
                     except FileNotFoundError:
                         is_known = True
                     else:
                         coded = attributes.get("Content-Encoding", "identity").lower()
                         found, is_known = data, coded in ("identity", "")
-                size = 0 if found is None else len(found)
-                tracing.request(self, f"reading {key!r}", began, received_bytes=size)
             use(number, found if is_known else self.get(key))
 
         in_parallel(fetch, range(len(keys)))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import methodcaller
@@ -107,21 +106,10 @@ class RedisStore(base.ListedStore):
         self, verb: str, what: str, request: Callable[[redis.Redis], Any], sent_bytes: int = 0
     ) -> Any:
         """Return the answer to a request, repeated where none comes; translate errors."""
-
-        def attempt() -> Any:
-            began, size = time.perf_counter(), 0
-            try:
-                found = request(self._redis())
-                parts = found if isinstance(found, list) else [found]
-                size = sum(len(part) for part in parts if isinstance(part, bytes))
-                return found
-            finally:
-                sizes = {"received_bytes": size, "sent_bytes": sent_bytes}
-                tracing.request(self, f"{verb} {what}", began, **sizes)
-
+        about = self, f"{verb} {what}", lambda: request(self._redis()), sent_bytes
         try:
             with translated_errors(verb, what, self, _ERRORS), self._usage:
-                return _RETRY.call(attempt, _NO_ANSWER, store=self)
+                return _RETRY.call(lambda: tracing.answer(*about), _NO_ANSWER, store=self)
         except StoreError as e:
             if verb not in ("write", "erase") or not isinstance(e.__cause__, _NO_ANSWER):
                 raise

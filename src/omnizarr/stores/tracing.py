@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from threading import get_ident
-from typing import Any
+from typing import Any, TypeVar
 
 from omnizarr import config
 from omnizarr.config import Config
 from omnizarr.errors import MissingModule, log
 
+T = TypeVar("T")
 MAX_SETTINGS = 1000  # that a trace remembers
 SLOW = 5.0  # seconds of a request, after which it is logged
 
@@ -223,12 +224,28 @@ class in_array:
 # What is counted and logged
 
 
-def request(store: object, what: str, began: float, **counts: float) -> None:
-    """Count a request that has ended and that `began` then; log it if it was slow."""
-    seconds = time.perf_counter() - began
-    if seconds > SLOW:
-        slow(store, what, seconds)
-    config.count(store, requests=1, request_seconds=seconds, **counts)
+def answer(store: object, what: str, request: Callable[[], T], sent_bytes: int = 0) -> T:
+    """Return what `request` returns, and count it with its bytes; log it if it was slow."""
+    began, size = time.perf_counter(), 0
+    try:
+        found = request()
+        parts = found if isinstance(found, (list, tuple)) else (found,)
+        size = sum(map(_buffer_size, parts))
+        return found
+    finally:
+        seconds = time.perf_counter() - began
+        if seconds > SLOW:
+            slow(store, what, seconds)
+        sizes = {"received_bytes": size, "sent_bytes": sent_bytes}
+        config.count(store, requests=1, request_seconds=seconds, **sizes)
+
+
+def _buffer_size(value: object) -> int:
+    """Return the bytes of a buffer, and 0 of anything else."""
+    try:
+        return memoryview(value).nbytes  # type: ignore[arg-type]  # which raises
+    except TypeError:
+        return 0
 
 
 def slow(store: object, what: str, seconds: float) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar
 
 from omnizarr.concurrency import retry as retries
 from omnizarr.concurrency.fork import never_release
@@ -452,12 +452,9 @@ class ObjectStore(base.ListedStore):
         """Return the result of a request; `absent` if the server says that there is no such key."""
 
         def attempt() -> T:
-            began, size = time.perf_counter(), 0
             try:
-                result: Any = request(self.bucket.client)
-                if type(result) is tuple and result[0] is not None and verb == "read":
-                    size = len(result[0])
-                return cast(T, result)
+                ask = partial(request, self.bucket.client)
+                return tracing.answer(self, f"{verb} {key!r}", ask, sent_bytes)
             except (OSError, ValueError, obstore.library().exceptions.BaseError) as e:
                 if isinstance(e, StoreError):
                     raise
@@ -467,9 +464,6 @@ class ObjectStore(base.ListedStore):
                 if type(e).__module__ != "pyo3_runtime":  # a panic of the client, no Exception
                     raise
                 raise StoreError(f"the client failed: {base.redact_urls(str(e))}") from None
-            finally:
-                sizes = {"received_bytes": size, "sent_bytes": sent_bytes}
-                tracing.request(self, f"{verb} {key!r}", began, **sizes)
 
         try:
             return interruptible(lambda: self._try(attempt))
