@@ -14,12 +14,11 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
-from weakref import ref
+from weakref import finalize
 
 from omnizarr.concurrency.cache import Key, typed_key
 from omnizarr.concurrency.fork import on_fork
@@ -134,7 +133,7 @@ def _folders(path: str) -> Iterator[Hashable]:
 
 
 _count = itertools.count()
-_numbers: dict[int, tuple[ref[Any], int]] = {}  # of objects that live, by their ids
+_numbers: dict[int, int] = {}  # of objects that live, by their ids
 _process = os.urandom(16).hex()
 
 
@@ -181,19 +180,13 @@ def _plain(part: Any) -> Any:
 def _number(thing: object) -> int:
     """Return a number that no other object of this process has or will have."""
     key = id(thing)
-    known = _numbers.get(key)
-    if known is not None and known[0]() is thing:
-        return known[1]
-    number = next(_count)
-    with suppress(TypeError):  # it has no weak references, so it gets another number next time
-        _numbers[key] = ref(thing, lambda gone: _drop(key, gone)), number
-    return number
-
-
-def _drop(key: int, gone: ref[Any]) -> None:
-    known = _numbers.get(key)
-    if known is not None and known[0] is gone:
-        del _numbers[key]
+    if key not in _numbers:
+        try:
+            finalize(thing, _numbers.pop, key, None).atexit = False
+        except TypeError:  # it has no weak references, so it gets another number next time
+            return next(_count)
+        _numbers[key] = next(_count)
+    return _numbers[key]
 
 
 def _in_child() -> None:
