@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 from omnizarr import config
-from omnizarr.concurrency.pool import INTERRUPT_WAIT, share_items
+from omnizarr.concurrency.pool import INTERRUPT_WAIT, settle, share_items
 from omnizarr.errors import StoreError, WrongType
 
 A = TypeVar("A")
@@ -139,14 +139,8 @@ class _DaskExecutor:
     def submit(self, function: Callable[[A], R], item: A) -> Future[R]:
         """Return the future result of a call on the cluster."""
         found: Future[R] = Future()
-
-        def settle(theirs: Any) -> None:
-            try:
-                found.set_result(theirs.result())
-            except BaseException as e:  # raised where the result is asked for
-                found.set_exception(e)
-
-        self._client.submit(function, item, pure=False).add_done_callback(settle)
+        theirs = self._client.submit(function, item, pure=False)
+        theirs.add_done_callback(lambda ended: settle(found, ended.result))
         return found
 
 

@@ -280,7 +280,7 @@ class ThreadPool:
     def submit(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Return the future of a call; without a free or new thread it is made here and now."""
         future: Future[R] = Future()
-        job = partial(_settle, future, partial(function, *args, **kwargs))
+        job = partial(settle, future, partial(function, *args, **kwargs))
         if sys.is_finalizing() or not self._hand_over(job):
             job()
         return future
@@ -316,7 +316,8 @@ class ThreadPool:
                     self._idle += 1
 
 
-def _settle(future: Future[R], function: Callable[[], R]) -> None:
+def settle(future: Future[R], function: Callable[[], R]) -> None:
+    """Settle a future by calling a function, unless the future is cancelled."""
     if not future.set_running_or_notify_cancel():
         return
     try:
