@@ -140,12 +140,16 @@ static void work(oz_batch *batch, oz_interrupted *interrupted) {
     if (workspace) oz_workspace_give(workspace);
 }
 
-static void help(void *batch) { work(batch, NULL); }
+static void *thread_main(void *batch) {
+    work(batch, NULL);
+    return NULL;
+}
 
 void oz_batch_run(oz_batch *batch, int threads, oz_interrupted *interrupted) {
-    oz_threads *others = oz_threads_start(threads - 1, help, batch);
+    oz_threads others;
+    oz_threads_start(&others, threads - 1, thread_main, batch);
     work(batch, interrupted);
-    oz_threads_join(others);
+    oz_threads_join(&others);
 }
 
 void oz_batch_free(oz_batch *batch) {

@@ -152,11 +152,12 @@ static void encode_slots(block_encoder *encoder, oz_workspace *workspace) {
     }
 }
 
-static void encode_on_thread(void *encoder) {
+static void *encode_on_thread(void *encoder) {
     oz_workspace *workspace = oz_workspace_take(); /* owned: given back below */
-    if (!workspace) return;
+    if (!workspace) return NULL;
     encode_slots(encoder, workspace);
     oz_workspace_give(workspace);
+    return NULL;
 }
 
 /* Encode all blocks with several threads. */
@@ -164,9 +165,10 @@ static oz_status encode_together(block_encoder *encoder, oz_workspace *workspace
     if (oz_buffer_reserve(&workspace->between, encoder->count * slot_size(encoder)))
         return OZ_NO_MEMORY;
     encoder->slots = workspace->between.data;
-    oz_threads *threads = oz_threads_start(workspace->helpers, encode_on_thread, encoder);
+    oz_threads threads;
+    oz_threads_start(&threads, workspace->helpers, encode_on_thread, encoder);
     encode_slots(encoder, workspace);
-    oz_threads_join(threads);
+    oz_threads_join(&threads);
     return (oz_status)atomic_load(&encoder->failed);
 }
 
