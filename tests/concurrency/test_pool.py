@@ -19,12 +19,13 @@ from omnizarr import config, configure
 from omnizarr.concurrency import pool
 from omnizarr.concurrency.executors import for_each_on
 from omnizarr.concurrency.pool import (
+    Abandoned,
     ThreadPool,
     abandoned_when,
+    check_waited_for,
     for_each,
     in_parallel,
     interruptible,
-    is_abandoned,
     run_on_threads,
 )
 from omnizarr.errors import StoreError
@@ -153,10 +154,29 @@ def test_calls_at_a_time_are_limited_and_have_the_settings_of_the_caller() -> No
 def test_a_request_is_abandoned_with_those_that_asked_for_it() -> None:
     ended = threading.Event()
     with abandoned_when(ended.is_set):
-        assert in_parallel(lambda _: is_abandoned(), range(3)) == [False] * 3
+        in_parallel(lambda _: check_waited_for(), range(3))
         ended.set()
-        assert in_parallel(lambda _: is_abandoned(), range(3)) == [True] * 3
-    assert not is_abandoned()
+        with pytest.raises(Abandoned):
+            in_parallel(lambda _: check_waited_for(), range(3))
+    check_waited_for()
+
+
+@pytest.mark.parametrize("failing", range(4))
+def test_an_abandoned_call_has_no_result_and_hides_no_error(failing: int) -> None:
+    together, done = threading.Barrier(4), list[int]()
+
+    def work(number: int) -> None:
+        together.wait()
+        if number == failing:
+            raise KeyError(number)
+        while True:  # as a request does that is repeated, or a read of many values
+            check_waited_for()
+
+    with pytest.raises(KeyError):
+        for_each_on("threads", 4, iter(range(4)), work, lambda number, _: done.append(number))
+    assert not done
+    with pytest.raises(KeyError):
+        in_parallel(work, range(4))
 
 
 def test_a_signal_handler_that_comes_while_a_call_is_handed_over_sends_requests_itself(

@@ -81,6 +81,10 @@ class Ending:
         return self._come or self._lock.acquire(timeout=-1 if seconds == math.inf else seconds)
 
 
+class Abandoned(BaseException):
+    """Nobody waits for the result of this thread any more, so that it goes no further."""
+
+
 class _CountedThread(threading.local):
     counted = False  # among the threads in use
 
@@ -209,6 +213,8 @@ def run_on_threads(
         end = math.inf if patient else time.monotonic() + INTERRUPT_WAIT
         for ending in endings:
             ending.wait(max(0.0, end - time.monotonic()))
+        if isinstance(e, Abandoned) and errors:
+            raise errors[0] from None  # the reason why it was abandoned
         raise
     finally:
         return_threads(share)
@@ -374,7 +380,7 @@ class _Batch(Generic[A, R]):
             self._left.wait(INTERRUPT_WAIT)
             raise
         if self._errors:
-            raise min(self._errors, key=lambda found: found[0])[1]
+            raise min(self._errors, key=lambda e: (isinstance(e[1], Abandoned), e[0]))[1]
         return cast("list[R]", self._results)
 
     def _work(self) -> None:
@@ -408,9 +414,10 @@ def interruptible(function: Callable[[], R]) -> R:
     return _Batch(lambda _: function(), [None]).run(1)[0]
 
 
-def is_abandoned() -> bool:
-    """Return True if nobody waits for this thread's result: it must not store a value late."""
-    return any(ended() for ended in _request.ends)
+def check_waited_for() -> None:
+    """Raise `Abandoned` if nobody waits for this thread's result: it must not store it late."""
+    if any(ended() for ended in _request.ends):
+        raise Abandoned
 
 
 @contextmanager

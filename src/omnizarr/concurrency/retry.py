@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from omnizarr import config
-from omnizarr.concurrency.pool import is_abandoned
+from omnizarr.concurrency.pool import check_waited_for
 from omnizarr.errors import Conflict, InvalidArgument, StoreError, log
 
 T = TypeVar("T")
@@ -95,10 +95,11 @@ class Retry:
             except errors as e:
                 if not is_transient(e):
                     raise
+                check_waited_for()
                 wait = max(self._wait(number), getattr(e, "after", 0.0))
                 spent = time.monotonic() - start
                 late = spent + wait + self.timeout > self.deadline
-                if late or number >= self.attempts or is_abandoned():
+                if late or number >= self.attempts:
                     if errors is not TransientError:
                         raise
                     why = f"deadline {self.deadline:g} s" if late else "no attempts left"

@@ -291,8 +291,7 @@ def _decode_each(
         if value is None:
             array.note_missing()
         with decoders:
-            if pool.is_abandoned():  # and the caller has its array back
-                return
+            pool.check_waited_for()  # or the caller has its array back
             began = perf_counter()
             given = layout.capsule, listed[number], None, b"", [value], data
             failed = on_threads(run_rows, 1, *given, *[False] * 3, skip_missing, False)

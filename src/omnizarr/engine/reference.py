@@ -89,8 +89,7 @@ def _fetch_ahead(
 
     def fetch_and_use(some: list[Row]) -> None:
         for row, found in fetch_some(some):
-            if pool.is_abandoned():  # another thread has failed
-                return
+            pool.check_waited_for()
             use(row, found)
 
     with pool.bytes_in_flight(size * count) as granted:

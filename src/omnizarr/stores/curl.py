@@ -20,7 +20,7 @@ import pycurl
 
 from omnizarr import config
 from omnizarr.concurrency import fork
-from omnizarr.concurrency.pool import interruptible, is_abandoned
+from omnizarr.concurrency.pool import check_waited_for, interruptible
 from omnizarr.concurrency.retry import TransientError
 from omnizarr.stores import tracing
 from omnizarr.stores.base import Range, redact_url
@@ -288,8 +288,7 @@ def fetch_each(
                     if response.seconds > tracing.SLOW:
                         tracing.slow(store, redact_url(requests[number].url), response.seconds)
                     use(number, response)
-                    if is_abandoned():
-                        return
+                    check_waited_for()
         finally:
             config.count(store, requests=come, received_bytes=nbytes, request_seconds=seconds)
 
