@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import selectors
 import ssl
 import time
@@ -22,6 +23,7 @@ from omnizarr import config
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.pool import check_waited_for, interruptible
 from omnizarr.concurrency.retry import TransientError
+from omnizarr.errors import descriptor_shortage
 from omnizarr.stores import tracing
 from omnizarr.stores.base import Range, redact_url
 
@@ -33,7 +35,12 @@ MAX_REDIRECTS = 10
 _BUFFER = 2**19
 _TRUSTED = ssl.get_default_verify_paths()  # by Python, too
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)\s*", re.IGNORECASE)
-_FIELD = re.compile(r"([^:\n]*):([^\n]*)\n")
+# The first lines of a response, and its headers. Those of redirects come before, trailers after it.
+_HEAD = re.compile(
+    r"(?:\A|(?<=\n)\r?\n)HTTP/\S+ +(\d{3}) *([^\r\n]*)\r?\n((?:[^\r\n]+\r?\n)*)", re.IGNORECASE
+)
+_FIELD = re.compile(r"([^:\s]+)[ \t]*:[ \t]*([^\r\n]*)")
+_READS, _WRITES = 1, 4  # of `select.epoll`
 Headers: TypeAlias = Mapping[str, str]
 
 
@@ -58,6 +65,21 @@ class Response(NamedTuple):
     seconds: float
 
 
+class _Selector(selectors.DefaultSelector):
+    """What is used of `select.epoll`, for systems without it."""
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        with suppress(KeyError):
+            self.unregister(fileobj)
+        return super().register(fileobj, events & 1 | events >> 1 & 2)
+
+    modify = register
+
+    def poll(self, timeout: float) -> list[tuple[int, int]]:
+        """Return the numbers of sockets, and what can be done with them."""
+        return [(key.fd, events & 1 | events << 1 & 4) for key, events in self.select(timeout)]
+
+
 class Connections:
     """Connections of one thread at a time, and handles for the requests on them."""
 
@@ -68,7 +90,7 @@ class Connections:
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._set_timer)
-        self._sockets = selectors.DefaultSelector()
+        self._sockets: Any = getattr(select, "epoll", _Selector)()
         self._timer: float | None = None  # when libcurl wants to be called
         self._free: list[_Transfer] = []
 
@@ -97,8 +119,9 @@ class Connections:
                 for handle, reason in [*((handle, "") for handle in done), *ended]:
                     number, transfer = sent.pop(handle)
                     multi.remove_handle(handle)
+                    response = transfer.response(reason)
                     self._free.append(transfer)
-                    yield number, transfer.response(reason)
+                    yield number, response
                 if not done and not failed and sent:
                     more = begun < count and most < self.most
                     if not self._act(WAITS if more else LONGEST_WAIT) and more:
@@ -117,10 +140,15 @@ class Connections:
 
     def _watch(self, event: int, socket: int, multi: object, data: object) -> None:
         """Note which events of a socket libcurl waits for."""
-        with suppress(KeyError, ValueError, OSError):
-            self._sockets.unregister(socket)
-        if event != pycurl.POLL_REMOVE:
-            self._sockets.register(socket, event)  # the numbers are the same
+        if event == pycurl.POLL_REMOVE:
+            with suppress(KeyError, ValueError, OSError):
+                self._sockets.unregister(socket)
+            return
+        mask = (event & 1 and _READS) | (event & 2 and _WRITES)
+        try:
+            self._sockets.register(socket, mask)
+        except FileExistsError:
+            self._sockets.modify(socket, mask)
 
     def _set_timer(self, milliseconds: int) -> None:
         self._timer = None if milliseconds < 0 else time.monotonic() + milliseconds / 1000
@@ -129,9 +157,10 @@ class Connections:
         """Have libcurl handle what has come, or comes soon; return False if nothing came."""
         if self._timer is not None:
             wait = max(0.0, min(wait, self._timer - time.monotonic()))
-        come = self._sockets.select(wait)
-        for key, event in come:
-            self._multi.socket_action(key.fd, event)
+        come = self._sockets.poll(wait)
+        for socket, events in come:  # where a connection has failed, libcurl sees that itself
+            action = 1 if events == _READS else 2 if events == _WRITES else 3
+            self._multi.socket_action(socket, action)
         if self._timer is not None and time.monotonic() >= self._timer:
             self._timer = None
             self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
@@ -172,6 +201,7 @@ class _Transfer:
         if asked != self._asked:
             self._asked = asked
             more = [] if request.range is None else [f"Range: bytes={request.range}"]
+            handle.unsetopt(pycurl.HTTPHEADER)  # as an empty list does not
             handle.setopt(pycurl.HTTPHEADER, [*request.headers, *more])
             handle.setopt(pycurl.NOBODY if request.method == "HEAD" else pycurl.HTTPGET, 1)
             handle.setopt(pycurl.FOLLOWLOCATION, request.follows)
@@ -181,19 +211,18 @@ class _Transfer:
 
     def response(self, reason: str) -> Response:
         """Return what has come, or the reason why not all of it has."""
-        head, body, handle = [*self._head], self._body, self.handle
-        data = body[0] if len(body) == 1 else b"".join(body)
+        data, text = b"".join(self._body), b"".join(self._head).decode("latin-1")
         self._head.clear()  # the handle refers to both
-        body.clear()
-        seconds = handle.getinfo(pycurl.TOTAL_TIME)
-        if reason:
-            return Response(0, reason, {}, b"", seconds)
-        # Of several heads, of redirects, the last one.
-        first = max(n for n, line in enumerate(head) if line.startswith(b"HTTP/"))
-        said = head[first].decode("latin-1").rstrip().partition(" ")[2].partition(" ")[2]
-        lines = b"".join(head[first + 1 :]).decode("latin-1")
-        known = {name.lower(): value.strip() for name, value in _FIELD.findall(lines)}
-        return Response(handle.getinfo(pycurl.RESPONSE_CODE), said, known, data, seconds)
+        self._body.clear()
+        seconds, heads = self.handle.getinfo(pycurl.TOTAL_TIME), [*_HEAD.finditer(text)]
+        if reason or not heads:
+            return Response(0, reason or "no status line", {}, b"", seconds)
+        status, said, lines = heads[-1].groups()
+        fields, headers = _FIELD.findall(lines), dict[str, str]()
+        for name, value in fields:
+            name, value = name.lower(), value.rstrip()
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        return Response(int(status), said.rstrip(), headers, data, seconds)
 
 
 _idle: list[Connections] = []  # those used last at the end
@@ -300,6 +329,13 @@ def fetch(store: object, request: Request, timeout: float) -> Response:
     found: list[Response] = []
     fetch_each(store, [request], lambda _, response: found.append(response), timeout)
     return found[0]
+
+
+def free_descriptors() -> str:
+    """Return the error if no file descriptor is left, and close the connections not in use."""
+    if shortage := descriptor_shortage():
+        close_idle()
+    return shortage
 
 
 def close_idle() -> None:

@@ -27,13 +27,7 @@ from omnizarr.concurrency import retry as retries
 from omnizarr.concurrency.cache import cached
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import Retry, TransientError, take_retry
-from omnizarr.errors import (
-    InvalidArgument,
-    OmnizarrError,
-    StoreError,
-    descriptor_shortage,
-    known_names,
-)
+from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError, known_names
 from omnizarr.stores import base, curl, identity, tracing
 from omnizarr.stores.base import Range, Requests, Traits, VersionedValue, is_web_page, redact_url
 from omnizarr.stores.byte_ranges import Speed, fetch_together
@@ -41,6 +35,7 @@ from omnizarr.stores.object import obstore
 from omnizarr.stores.operations import NeverWritten, check_key
 
 _PLAIN = re.compile(r"[A-Za-z0-9._/-]+")  # in which nothing is quoted
+_IN_URLS = "/%:;=@!$&'()*+,?~[]"  # of what users and servers state
 _STABLE = 3  # seconds after which a date is trusted
 _ABSENT = frozenset({404, 410})
 _OPTIONS = ("headers", "absent_status")
@@ -84,8 +79,7 @@ class HTTPStore(NeverWritten):
             login = unquote(user) if ":" in user else f"{unquote(user)}:"
             self.headers["authorization"] = f"Basic {b64encode(login.encode()).decode()}"
         path, query = (
-            quote(p, "/%:;=@!$&'()*+,?~[]", errors="surrogateescape")
-            for p in (parts.path, parts.query)
+            quote(p, _IN_URLS, errors="surrogateescape") for p in (parts.path, parts.query)
         )
         self._base = urlunsplit((parts.scheme, host, path.rstrip("/"), "", ""))
         self._query = f"?{query}" if query else ""
@@ -283,11 +277,11 @@ class HTTPStore(NeverWritten):
 
     def _asking(self, request: curl.Request, key: str, range: Range | None) -> curl.Request:
         """Return a request for a value, or a part of it."""
-        url = f"{self._base}/{quote(check_key(key), safe='/')}{self._query}"
+        path = key if _PLAIN.fullmatch(check_key(key)) else quote(key, safe="/")
         text = None
         if range is not None and range != Range() and self.has_ranges:
             text = curl.range_text(_askable(range))
-        return request._replace(url=url, range=text)
+        return curl.Request(f"{self._base}/{path}{self._query}", text, *request[2:])
 
     def _response(self, request: curl.Request) -> curl.Response:
         """Return the response to a request; redirects are checked, if that was requested."""
@@ -300,8 +294,13 @@ class HTTPStore(NeverWritten):
             response = curl.fetch(self, asked, self.retry.timeout)
             if response.status not in _REDIRECTS or "location" not in response.headers:
                 return response
-            before, url = urlsplit(url), urljoin(url, response.headers["location"])
-            if urlsplit(url)[:2] != before[:2]:
+            before, location = urlsplit(url), response.headers["location"].encode("latin-1")
+            try:
+                url = urljoin(url, quote(location, _IN_URLS + "#"))
+                is_elsewhere = urlsplit(url)[:2] != before[:2]
+            except ValueError as e:
+                raise StoreError(f"the server redirects to an invalid URL: {e}") from e
+            if is_elsewhere:
                 kept = [h for h in request.headers if not h.lower().startswith(_SECRETS)]
                 request = request._replace(headers=kept)
         raise StoreError("too many redirects")
@@ -315,7 +314,7 @@ class HTTPStore(NeverWritten):
             vars(self).update({name: getattr(self, f"_{name}") for name in _LISTING})
         if not status:
             # Without a descriptor the next attempt comes when those of other requests are free.
-            why = descriptor_shortage() or base.redact_urls(response.reason)
+            why = curl.free_descriptors() or base.redact_urls(response.reason)
             raise TransientError(f"no response from the server, or not all of it: {why}")
         if request.method == "GET":
             self.speed.note(response.seconds, len(response.data))
@@ -338,6 +337,8 @@ class HTTPStore(NeverWritten):
             raise TransientError(said, _retry_after(headers))
         if status not in (200, 206):
             raise StoreError(said)
+        if request.method == "HEAD":
+            return b"", validator
         body = _body(response)
         start = range.start if status == 206 and range is not None else 0
         if is_web_page(headers.get("content-type"), body, start):
