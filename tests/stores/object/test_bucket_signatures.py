@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
@@ -18,7 +20,8 @@ from omnizarr.stores import Range, resolve
 from omnizarr.stores.object import bucket as buckets
 from omnizarr.stores.object.bucket import Bucket
 from tests.servers.fixtures import Cloud
-from tests.servers.web import FAULTS
+from tests.servers.processes import s3_options
+from tests.servers.web import FAULTS, Answer, Proxy, running
 
 NAMES = st.text(
     st.characters(codec="utf-8", exclude_characters="/", exclude_categories=["C", "Z"]),
@@ -85,3 +88,54 @@ def test_many_values_are_asked_for_directly_and_again_by_obstore_where_that_fail
     with pytest.raises(StoreError, match="denied"):
         store.get_many(wanted)
     s3.server.break_down(None)
+
+
+def test_only_variables_that_change_requests_leave_them_to_obstore(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    store = S3Store("bucket", config={"access_key_id": "a", "secret_access_key": "b"})
+    found = Bucket.from_obstore(store)[0]
+    expected = parts(found.urls(["key"]))
+    for name in ("AWS_CA_BUNDLE", "AWS_LAMBDA_FUNCTION_NAME", "AWS_PROFILE"):
+        monkeypatch.setenv(name, "x")
+    assert parts(found.urls(["key"]))[0][-1] == expected[0][-1]
+    monkeypatch.setenv("AWS_ENDPOINT", "https://example.org")
+    assert str(found.urls(["key"])).startswith("['https://example.org/bucket/key?")
+    monkeypatch.setenv("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "true")
+    assert found.urls(["key"]) is None
+
+
+class Refusing(Proxy):
+    """A server that takes no signed URLs."""
+
+    def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        refused = "X-Amz-Signature" in path
+        return Answer(403) if refused else super().answer(method, path, headers, body)
+
+
+def test_where_signed_urls_are_refused_obstore_asks_for_all_values_at_once(
+    s3: Cloud, moto_port: int
+) -> None:
+    with running(Refusing("127.0.0.1", moto_port)) as server:
+        store = resolve(f"{s3.url}/data", storage_options=s3_options(server.url))
+        wanted = [(f"k{i}", None) for i in range(20)]
+        for key, _ in wanted:
+            store.set(key, b"x")
+        server.latency = 0.2
+        server.log.clear()
+        began = time.monotonic()
+        assert store.get_many(wanted) == [b"x"] * 20
+        assert time.monotonic() - began < 10 * server.latency
+        refused = len(server.log) - 20
+        assert store.get_many(wanted) == [b"x"] * 20
+        assert len(server.log) == 40 + refused
+
+
+def test_nothing_is_asked_for_twice_after_the_end_of_a_value(s3: Cloud) -> None:
+    store = resolve(f"{s3.url}/data", storage_options=s3.options)
+    store.set("a", b"x")
+    s3.server.log.clear()
+    assert store.get_many([("a", Range(5, 2))]) == [b""]
+    assert s3.server.methods == ["GET"]

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit
@@ -192,6 +193,7 @@ Access = Literal["credentials", "anonymous", "instance"]
 # Options of S3 with which a URL says all.
 _DIRECT = {"endpoint", "region", "access_key_id", "secret_access_key", "session_token"}
 _DIRECT |= {"unsigned_payload"}  # which reading has none of
+_DIRECT |= {"default_region", "endpoint_url"}  # of the environment
 _TIMES = {"timeout", "connect_timeout", "allow_http"}  # of a client that sends what others would
 _SIGNED_FOR = 3600  # seconds
 
@@ -213,6 +215,19 @@ _ENVIRONMENT = (
     *("AWS_", "GOOGLE_", "AZURE_", "IDENTITY_", "MSI_"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_"),
 )
+
+
+@cache
+def _is_option(name: str) -> bool:
+    """Return True if obstore has this option of S3, which it also reads from the environment."""
+    library = obstore_library.library()
+    try:
+        library.store.S3Store(config={name: ""})
+    except library.exceptions.UnknownConfigurationKeyError:
+        return False
+    except Exception:  # the bucket has no name
+        return True
+    return True
 
 
 def _option(kind: str, name: str) -> str:
@@ -322,7 +337,7 @@ class Bucket:
         """The server that has the bucket, or the account; empty for the cloud's own."""
         stated = self.config.get("endpoint") or self.config.get("base_url")
         if stated is None and self.kind == "s3":  # of an object of obstore
-            stated = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+            stated = next(filter(None, map(os.environ.get, _ENDPOINT_VARIABLES["s3"])), None)
         if stated is None and self.kind == "az":
             stated = f"https://{self.config.get('account_name', '')}.blob.core.windows.net"
         return str(stated or "")
@@ -331,7 +346,8 @@ class Bucket:
         """Return URLs of values in S3, signed where that is needed; None if that is not certain."""
         options, of = self.client_options.keys() - _TIMES, self.config.get
         proxies = getproxies().keys() - {"no"}
-        unknown = self.config.keys() - _DIRECT or options
+        stated = {n[4:].lower() for n in os.environ if n.upper().startswith("AWS_")} - _DIRECT
+        unknown = self.config.keys() - _DIRECT or options or any(map(_is_option, stated))
         if self.kind != "s3" or unknown or proxies or self.access == "instance":
             return None
         region = (

@@ -22,7 +22,7 @@ from omnizarr.concurrency import retry as retries
 from omnizarr.concurrency.fork import never_release
 from omnizarr.concurrency.pool import in_parallel, interruptible
 from omnizarr.concurrency.retry import AnswerLost, Retry, TransientError, take_retry
-from omnizarr.errors import InvalidName, StoreError, descriptor_shortage
+from omnizarr.errors import InvalidName, StoreError
 from omnizarr.stores import base, curl, identity, tracing
 from omnizarr.stores.base import Bytes, Entry, Names, Range, Requests, Traits, VersionedValue, flat
 from omnizarr.stores.byte_ranges import Speed, fetch_together
@@ -162,6 +162,7 @@ class ObjectStore(base.ListedStore):
         self.retry = retry or Retry()
         self.absent_status = frozenset(absent_status)
         self.speed = Speed()
+        self._takes_urls = True  # signed ones, until the server refuses one
         _ = self.bucket.client  # wrong options raise at once
 
     @classmethod
@@ -177,7 +178,8 @@ class ObjectStore(base.ListedStore):
         return self._read(key, range)[0]
 
     def get_many(self, requests: Requests) -> base.Values:
-        return [data for data, _ in self.get_many_versioned(requests)]
+        fetch_each = partial(self._fetch_each, versioned=False)
+        return [data for data, _ in fetch_together(fetch_each, list(requests))]
 
     def get_many_versioned(self, requests: Requests) -> list[VersionedValue]:
         return fetch_together(self._fetch_each, list(requests))
@@ -190,34 +192,39 @@ class ObjectStore(base.ListedStore):
         self,
         wanted: Sequence[tuple[str, Range | None]],
         use: Callable[[int, VersionedValue], object],
+        *,
+        versioned: bool = True,
     ) -> None:
         """Call `use` for every value when it comes."""
 
         def ask(number: int) -> None:
-            data, meta = self._with_meta(*wanted[number])
+            data, meta = (self._with_meta if versioned else self._read)(*wanted[number])
             use(number, (data, None if meta is None else version_tag(meta)))
 
         def take(number: int, response: curl.Response) -> None:
             found = self._direct_value(response, wanted[number][1])
             if found is not None:
                 self.speed.note(response.seconds, len(response.data))
+                del left[number]
                 use(number, found)
-            elif response.status in (401, 403) and not left:
-                ask(number)  # where access is denied, this raises
-            else:
-                left.append(number)
+            elif response.status in (401, 403):
+                self._takes_urls = False  # it may take the headers of obstore
+                raise Denied
 
-        left, urls = list[int](), None
+        left, urls = dict.fromkeys(range(len(wanted))), None
         lengths = (None if part is None else part.length for _, part in wanted)
-        if len(wanted) > 1 and all(n is None or 0 < n < _LARGE for n in lengths):
+        if (
+            len(wanted) > 1
+            and self._takes_urls
+            and all(n is None or 0 < n < _LARGE for n in lengths)
+        ):
             urls = self.bucket.urls([self._path(key) for key, _ in wanted])
-        if urls is None:
-            left = [*range(len(wanted))]
-        else:
+        if urls is not None:
             texts = (None if part is None else curl.range_text(part) for _, part in wanted)
             asked = [curl.Request(*each) for each in zip(urls, texts, strict=True)]
-            curl.fetch_each(self, asked, take, self.retry.timeout)
-        in_parallel(ask, left)
+            with suppress(Denied):
+                curl.fetch_each(self, asked, take, self.retry.timeout)
+        in_parallel(ask, [*left])
 
     def _direct_value(self, response: curl.Response, part: Range | None) -> VersionedValue | None:
         """Return the value in a response to libcurl; None to ask again by obstore."""
@@ -513,9 +520,8 @@ class ObjectStore(base.ListedStore):
 
     def _refuse(self, error: Exception) -> NoReturn:
         status, reason = status_of(error), reason_of(error)
-        if status is None and (shortage := descriptor_shortage()):
-            curl.close_idle()  # which frees some
-            reason = shortage
+        if status is None:
+            reason = curl.free_descriptors() or reason
         errors = obstore.library().exceptions
         if status in (401, 403) or isinstance(
             error, (errors.PermissionDeniedError, errors.UnauthenticatedError)
