@@ -16,6 +16,7 @@ import omnizarr as oz
 from omnizarr.bulk.journal import Task
 from omnizarr.bulk.transfer import Method, Transfer, Transferred, TransferTask, transfer_tasks
 from omnizarr.engine import BoundArray
+from omnizarr.testing import RecordingStore
 
 
 def bound(store: Any, **options: Any) -> BoundArray:
@@ -126,6 +127,16 @@ def test_a_chunk_that_is_erased_meanwhile_is_missing_in_the_copy(tmp_path: Path)
         (tmp_path / "a/c/4").unlink()
         assert found[0].work().chunks == 5
         (tmp_path / "a/c/4").write_bytes(gone)
+
+
+def test_a_damaged_unit_that_becomes_one_chunk_is_read_once() -> None:
+    store = RecordingStore(oz.storage.MemoryStore({}))
+    source = bound(store, data=np.arange(4), chunks=2)
+    store.set("c/0", b"")
+    (task,) = tasks(Transfer(source, bound({}, shape=4, chunks=4), "values"), skip_damaged=True)
+    store.calls.clear()
+    assert task.work().damaged.keys() == {"c/0"}
+    assert [call.keys for call in store.calls].count(("c/0", "c/1")) == 1
 
 
 def test_a_failed_read_back_is_no_damage_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -346,9 +346,20 @@ def test_different_stores_have_different_identities(tmp_path: Path) -> None:
 
 
 def test_an_object_at_a_reused_address_has_another_identity() -> None:
-    """A5: Python uses the addresses of deleted objects again."""
+    """A5: Python uses the addresses of deleted objects again, also where no callback can run."""
+
+    def delete(living: list[MemoryStore]) -> None:
+        try:
+            delete(living)
+        except RecursionError:
+            living.clear()
+
     seen = {unique_key(MemoryStore({})) for _ in range(100)}
-    assert len(seen) == 100
+    for _ in range(100):
+        living = [MemoryStore({})]
+        seen.add(unique_key(living[0]))
+        delete(living)
+    assert len(seen) == 200
 
 
 @given(json_values())

@@ -201,9 +201,10 @@ class TransferTask(Generic[T]):
         rows = [*plan(transfer.target.grid, box).rows()]
         try:
             self._write_rows(transfer, box, rows, out)
-        except ChunkError:
-            if not self.skip_damaged:
-                raise
+        except ChunkError as e:
+            if not self.skip_damaged or len(rows) == 1:
+                self._damaged(e, transfer.unit_array, coords, out)
+                return
             for row in rows:  # without the damaged ones
                 one = transfer.target.grid.box(row.coords)
                 try:

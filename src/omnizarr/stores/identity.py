@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
-from weakref import finalize
+from weakref import ref
 
 from omnizarr.concurrency.cache import Key, typed_key
 from omnizarr.concurrency.fork import on_fork
@@ -133,7 +133,7 @@ def _folders(path: str) -> Iterator[Hashable]:
 
 
 _count = itertools.count()
-_numbers: dict[int, int] = {}  # of objects that live, by their ids
+_numbers: dict[int, tuple[ref[Any], int]] = {}  # of objects, by their ids; dead ones may stay
 _process = os.urandom(16).hex()
 
 
@@ -180,13 +180,14 @@ def _plain(part: Any) -> Any:
 def _number(thing: object) -> int:
     """Return a number that no other object of this process has or will have."""
     key = id(thing)
-    if key not in _numbers:
+    known = _numbers.get(key)
+    if known is None or known[0]() is not thing:  # a callback may fail before it removes anything
         try:
-            finalize(thing, _numbers.pop, key, None).atexit = False
+            known = ref(thing, lambda _: _numbers.pop(key, None)), next(_count)
         except TypeError:  # it has no weak references, so it gets another number next time
             return next(_count)
-        _numbers[key] = next(_count)
-    return _numbers[key]
+        _numbers[key] = known
+    return known[1]
 
 
 def _in_child() -> None:

@@ -178,11 +178,13 @@ def test_values_of_other_number_types_are_compared() -> None:
     assert [row[0] for row in found.values["/"].first] == [[1], [2]]
 
 
-def test_fill_values_that_differ_are_seen_in_missing_chunks() -> None:
-    a, b = (oz.create_array({}, shape=5, dtype="f4", fill_value=v) for v in (0, math.nan))
+@pytest.mark.parametrize("fills", [(0.0, math.nan), ("x" * 40, "y" * 40)])
+def test_fill_values_that_differ_are_seen_in_missing_chunks(fills: tuple[Any, Any]) -> None:
+    options: dict[str, Any] = {"shape": 9999, "chunks": 2, "dtype": type(fills[0])}
+    a, b = (oz.create_array({}, fill_value=fill, **options) for fill in fills)
     found = oz.diff(a, b)
-    assert [(d.where, d.a) for d in found.metadata] == [("fill_value", 0.0)]
-    assert found.values["/"].different == 5
+    assert [(d.where, d.a) for d in found.metadata] == [("fill_value", fills[0])]
+    assert found.values["/"].different == 9999
 
 
 def test_nodes_are_compared_at_different_paths() -> None:

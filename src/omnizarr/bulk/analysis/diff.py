@@ -386,9 +386,8 @@ class Pair:
         cut = tiles.tiling(larger, nbytes)
         packed = a.model.storage_transformers or b.model.storage_transformers
         same_grid = a.model.chunk_grid == b.model.chunk_grid and not packed
-        same_fill = a.dtype == b.dtype and (
-            a.fill.tobytes() == b.fill.tobytes() or not unequal(a.fill, b.fill).any()
-        )
+        same_bytes = not a.data_type.variable and a.fill.tobytes() == b.fill.tobytes()
+        same_fill = a.dtype == b.dtype and (same_bytes or not unequal(a.fill, b.fill).any())
         return cls(path, a, b, cut, same_grid and same_fill and cut.axes == larger.grid.axes)
 
     @property
