@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.bulk.journal import Task
-from omnizarr.bulk.transfer import Method, Transfer, Transferred, TransferTask, transfer_tasks
+from omnizarr.bulk.transfer import (
+    Method,
+    Transfer,
+    Transferred,
+    TransferTask,
+    _equal,
+    transfer_tasks,
+)
 from omnizarr.engine import BoundArray
 from omnizarr.testing import RecordingStore
 
@@ -137,6 +144,16 @@ def test_a_damaged_unit_that_becomes_one_chunk_is_read_once() -> None:
     store.calls.clear()
     assert task.work().damaged.keys() == {"c/0"}
     assert [call.keys for call in store.calls].count(("c/0", "c/1")) == 1
+
+
+def test_nan_in_objects_is_what_was_written() -> None:
+    values = np.array([np.array([1.0, np.nan]), np.array([])], object)
+    options: Any = {"dtype": object, "filters": [{"id": "vlen-array", "dtype": "f8"}]}
+    source = bound({}, data=values, chunks=1, zarr_format=2, **options)
+    target = bound({}, shape=2, chunks=2, zarr_format=2, **options)
+    assert total(tasks(Transfer(source, target, "values"), verify=True)).chunks_verified == 1
+    assert not _equal(values, values[::-1])
+    assert _equal(np.array([None, "a", np.nan]), np.array([None, "a", np.nan]))
 
 
 def test_a_failed_read_back_is_no_damage_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -253,9 +253,14 @@ def recode(transfer: Transfer, coords: Coords, data: Buffer) -> Buffer:
         return transfer.target.pipeline_at(coords).encode_last(data, encode)
 
 
-def _equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+def _equal(one: Any, other: Any) -> bool:
+    """Return True if two arrays, or objects in them, are equal; NaN equals NaN."""
+    if not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray):
+        return bool(one == other or (one != one and other != other))
+    if one.shape != other.shape:
+        return False
     if one.dtype.hasobject:
-        return all(map(np.array_equal, one.flat, other.flat))
+        return all(map(_equal, one.flat, other.flat))
     return one.tobytes() == other.tobytes() or np.array_equal(one, other)
 
 

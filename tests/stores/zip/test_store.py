@@ -265,6 +265,12 @@ def test_stores_of_one_path_share_unfinished_archives(tmp_path: Path) -> None:
     reader = ZipStore(tmp_path / "x.zip")
     writer.set("k", b"1")
     other.set("l", b"2")
+    assert [*reader.list_prefix("")] == ["k", "l"]
+    other.erase("l")
+    other.set("j", b"")
+    assert [*reader.list_prefix("")] == ["j", "k"]
+    other.erase("j")
+    other.set("l", b"2")
     assert (reader.get("k"), reader.get("l"), writer.get("l")) == (b"1", b"2", b"2")
     writer.close()
     assert read_back(tmp_path / "x.zip") == {"k": b"1", "l": b"2"}

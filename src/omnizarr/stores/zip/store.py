@@ -69,7 +69,7 @@ class ZipStore(base.ListedStore):
         self._usage = Usage()
         self._loaded: tuple[ByteSource, dict[str, ZipEntry]] | None = None
         self._archive: Archive | None = None
-        self._sorted: tuple[object, Names] = (None, [])
+        self._sorted: tuple[object, int, Names] = (None, 0, [])
         if mode in ("w", "w-", "x") and not self.read_only:
             self._write(mode="w" if mode == "w" else "x")
 
@@ -217,10 +217,13 @@ class ZipStore(base.ListedStore):
     def _keys(self) -> Names:
         with self._using("list", ""):
             _, entries = self._live()
-            version = (id(entries), self._archive.changes if self._archive else len(entries))
-            if self._sorted[0] != version:
-                self._sorted = (version, sorted(filter(operations.is_key, entries.copy())))
-            return self._sorted[1]
+            # Of another store of this process, if this one has loaded nothing.
+            archive = self._archive or (None if self._loaded else archives.writing(self.path))
+            changes = archive.changes if archive else 0
+            if self._sorted[0] is not entries or self._sorted[1] != changes:
+                keys = sorted(filter(operations.is_key, entries.copy()))
+                self._sorted = entries, changes, keys
+            return self._sorted[2]
 
     # Finishing
 
