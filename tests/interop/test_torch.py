@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,11 +14,23 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.errors import InvalidArgument
-
-torch = pytest.importorskip("torch")
-from omnizarr.interop.torch import BatchDataset  # noqa: E402  # it imports PyTorch
+from tests.peers import environments
 
 COUNT = 200
+torch: Any = None
+BatchDataset: Any = None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _pytorch() -> Iterator[None]:
+    """Import PyTorch, which is installed if necessary."""
+    global torch, BatchDataset
+    folder = str(environments.pytorch())
+    sys.path.append(folder)  # known to processes that are spawned, too
+    torch = importlib.import_module("torch")
+    BatchDataset = importlib.import_module("omnizarr.interop.torch").BatchDataset
+    yield
+    sys.path.remove(folder)
 
 
 @pytest.fixture
@@ -34,8 +48,9 @@ def numbers(batches: Iterator[Any]) -> list[int]:
     return [int(row[0, 0]) // 6 for batch in batches for row in batch]
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(
+    ("start", "persistent"), [("fork", False), ("fork", True), ("spawn", True)]
+)
 def test_workers_give_every_row_once_and_each_epoch_has_an_order(
     array: oz.Array, start: str, persistent: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""Readers that need their own environment: zarr-python 2, zarrita.js, the newest GDAL.
+"""Packages with their own environment: zarr-python 2, zarrita.js, the newest GDAL, PyTorch.
 
 Each has a folder of its own in the environment of this Python, made by the first test that needs
 it. A process of its own answers one question after the other, and is started again if it ends.
@@ -19,6 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from tests.servers.processes import missing
 
@@ -34,6 +35,8 @@ ZARR_2 = ("numcodecs==0.16.*", "numpy", "asciitree", "fasteners", "msgpack")
 ZARR_2_ALONE = ("zarr==2.18.7",)
 GDAL = ("rasterio",)  # whose wheels bring it
 ZARRITA = ("zarrita@0.7",)
+# PyPI's builds come with gigabytes for GPUs. Where pip finds one for processors alone, it is used.
+TORCH = ("torch==2.13.0+cpu",)
 SCRIPT = Path(__file__).with_name("zarrita.mjs")
 
 
@@ -230,6 +233,16 @@ def zarrita() -> Zarrita:
     return Zarrita(folder)
 
 
+def pytorch() -> Path:
+    """Return a folder with PyTorch, installed if necessary; skip the test if that is impossible."""
+
+    def make(folder: Path) -> None:
+        quick = ("--quiet", "--no-compile", "--only-binary", ":all:")
+        _run(sys.executable, "-m", "pip", "install", *quick, "--target", folder, *TORCH)
+
+    return _made("torch", TORCH, make, pytest.skip)
+
+
 def _environment(
     name: str, needs: tuple[str, ...], versions: tuple[str, ...], alone: tuple[str, ...] = ()
 ) -> Path:
@@ -251,7 +264,12 @@ def _environment(
     return _made(name, needs + alone, make) / "bin" / "python"
 
 
-def _made(name: str, needs: tuple[str, ...], make: Callable[[Path], None]) -> Path:
+def _made(
+    name: str,
+    needs: tuple[str, ...],
+    make: Callable[[Path], None],
+    missing: Callable[[str], object] = missing,
+) -> Path:
     """Return the folder of a peer; one process creates it while others wait."""
     digest = hashlib.sha256("\n".join(needs).encode()).hexdigest()[:12]
     folder = FOLDER / f"{name}-{digest}"
