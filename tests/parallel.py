@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable
-from threading import Thread
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
 
 FORK = multiprocessing.get_context("fork")
 
@@ -27,6 +28,19 @@ def together(*works: Callable[[], object]) -> None:
         assert not thread.is_alive()
     if errors:
         raise errors[0]
+
+
+@contextmanager
+def repeating(act: Callable[[], object]) -> Iterator[None]:
+    """Do something again and again in another thread until the block ends."""
+    stop = Event()
+    thread = Thread(target=lambda: [act() for _ in iter(stop.is_set, True)])
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 def run_processes(*works: Callable[[], object]) -> None:
