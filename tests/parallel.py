@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import Event, Thread
 
 FORK = multiprocessing.get_context("fork")
@@ -40,6 +40,26 @@ def repeating(act: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         stop.set()
+        thread.join()
+
+
+@contextmanager
+def held(block: AbstractContextManager[object]) -> Iterator[Event]:
+    """Be inside a block, such as a lock, in another thread until an event is set, or the end."""
+    inside, leave = Event(), Event()
+
+    def hold() -> None:
+        with block:
+            inside.set()
+            leave.wait(60)
+
+    thread = Thread(target=hold)
+    thread.start()
+    try:
+        assert inside.wait(60)
+        yield leave
+    finally:
+        leave.set()
         thread.join()
 
 
