@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable
-from threading import Thread
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from threading import Event, Thread
 
 FORK = multiprocessing.get_context("fork")
 
@@ -27,6 +28,39 @@ def together(*works: Callable[[], object]) -> None:
         assert not thread.is_alive()
     if errors:
         raise errors[0]
+
+
+@contextmanager
+def repeating(act: Callable[[], object]) -> Iterator[None]:
+    """Do something again and again in another thread until the block ends."""
+    stop = Event()
+    thread = Thread(target=lambda: [act() for _ in iter(stop.is_set, True)])
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@contextmanager
+def held(block: AbstractContextManager[object]) -> Iterator[Event]:
+    """Be inside a block, such as a lock, in another thread until an event is set, or the end."""
+    inside, leave = Event(), Event()
+
+    def hold() -> None:
+        with block:
+            inside.set()
+            leave.wait(60)
+
+    thread = Thread(target=hold)
+    thread.start()
+    try:
+        assert inside.wait(60)
+        yield leave
+    finally:
+        leave.set()
+        thread.join()
 
 
 def run_processes(*works: Callable[[], object]) -> None:

@@ -171,6 +171,17 @@ def load(target: str) -> Any:
     return attrgetter(attribute)(found) if attribute else found
 
 
+def load_optional(target: str, needed: str) -> Any:
+    """Return what `load` does, from a package that may not be installed.
+
+    `needed` is the message where it is not: what needs the package, and how to install it.
+    """
+    try:
+        return load(target)
+    except ImportError as e:
+        raise errors.MissingModule(f"{needed} ({e})") from e
+
+
 _ELSEWHERE = "see omnizarr.storage, omnizarr.codecs, and omnizarr.zarr for zarr-python's names"
 
 
@@ -192,18 +203,14 @@ def attributes(
         try:
             value = load(f"omnizarr.{targets[name]}")
         except errors.MissingPackage as e:
-            if _is_import(sys._getframe(1)):
+            caller = sys._getframe(1)  # a ``from … import …`` hides an `AttributeError`'s message
+            if caller.f_code.co_code[caller.f_lasti] == opmap["IMPORT_FROM"]:
                 raise
             raise errors.MissingAttribute(str(e)) from e
         setattr(sys.modules[module], name, value)
         return value
 
     return get
-
-
-def _is_import(frame: Any) -> bool:
-    """Return True for a ``from … import …``, which hides the message of an `AttributeError`."""
-    return bool(frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"])
 
 
 # The optional packages that the names of modules need.

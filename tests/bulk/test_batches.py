@@ -177,10 +177,6 @@ def _worker(array: oz.Array, worker: int) -> list[int]:
     return numbers(oz.batches(array, 10, seed=3, worker=worker, workers=3, budget=1000))
 
 
-def _rest(some: Any) -> list[int]:
-    return numbers(some)
-
-
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_worker_processes_share_the_rows(method: str, tmp_path: Path) -> None:
@@ -190,7 +186,7 @@ def test_worker_processes_share_the_rows(method: str, tmp_path: Path) -> None:
     context = multiprocessing.get_context(method)
     with ProcessPoolExecutor(3, context) as pool:
         found = list(pool.map(_worker, [array] * 3, range(3)))
-        rest = pool.submit(_rest, some).result()
+        rest = pool.submit(numbers, some).result()
     assert sorted(itertools.chain(*found)) == list(range(97))
     assert found == [_worker(array, n) for n in range(3)]
     assert first + rest == numbers(oz.batches(array, 10, seed=3, budget=1000))

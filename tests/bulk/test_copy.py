@@ -28,6 +28,7 @@ from omnizarr.storage import WrapperStore
 from omnizarr.stores import LocalStore, MemoryStore, Store, _files, transfer
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.object.store import ObjectStore
+from omnizarr.testing import FaultyStore
 from tests.failing import interrupt_after
 from tests.memory import peak
 from tests.sampling import sample, some_of_each
@@ -302,10 +303,6 @@ class Failing(WrapperStore):
         self.left -= 1
         super().set(key, value)
 
-    def set_many(self, values: Any) -> None:
-        for key, value in values:
-            self.set(key, value)
-
 
 def test_a_copy_that_fails_is_not_visible_and_can_be_resumed(tmp_path: Path) -> None:
     source = MemoryStore()
@@ -321,7 +318,7 @@ def test_a_copy_that_fails_is_not_visible_and_can_be_resumed(tmp_path: Path) -> 
         if failed:
             with pytest.raises(NodeNotFound) if left <= count else suppress(NodeNotFound):
                 oz.open(inner)  # nothing that looks complete, not even a part
-            if _visible(inner):
+            if any(inner.get(f"{path}/zarr.json") is not None for path in ("a", "a/b")):
                 np.testing.assert_array_equal(oz.open(inner, path="a/b")[...], np.arange(40))
             if left:
                 with pytest.raises(NodeExists, match="is incomplete: the copy of memory was"):
@@ -346,10 +343,6 @@ def _fails(source: Store, target: Store) -> bool:
     return True
 
 
-def _visible(store: Store) -> set[str]:
-    return {path for path in ("a", "a/b") if store.get(f"{path}/zarr.json") is not None}
-
-
 def test_an_incomplete_copy_is_completed_by_an_update_or_started_again() -> None:
     source, target = MemoryStore(), MemoryStore()
     fill(source, 7)
@@ -370,13 +363,17 @@ def test_an_incomplete_copy_is_completed_by_an_update_or_started_again() -> None
 def test_a_hierarchy_is_replaced_when_its_copy_is_complete(tmp_path: Path) -> None:
     source = MemoryStore()
     oz.create_group(source).create_array("a", data=np.arange(40), chunks=2)
+
+    def lost(operation: str, key: str) -> Exception | None:
+        wanted = operation.startswith("get") and key == "a/c/7"
+        return StoreError("lost the connection") if wanted else None
+
     for place in (tmp_path / "b.zarr", f"sqlite://{tmp_path}/b.db"):
         oz.create_group(place, attributes={"old": 1}).create_array("b", data=np.ones(4))
         before = values(place)
         with pytest.raises(NodeExists, match=r"is not empty; update=True .* overwrite=True"):
             oz.copy(source, place)
-        broken = MemoryStore(dict(source.values))
-        broken.get = _fails_at(broken.get, "a/c/7")  # type: ignore[method-assign]
+        broken = FaultyStore(source, lost)
         with pytest.raises(StoreError, match="lost the connection") as caught:
             oz.copy(broken, place, overwrite=True)
         assert "is as it was" in "".join(caught.value.__notes__)
@@ -388,15 +385,6 @@ def test_a_hierarchy_is_replaced_when_its_copy_is_complete(tmp_path: Path) -> No
         assert {k: found.get(k) for k in stores.list_prefix(found, "") if OURS not in k} == values(
             source
         )
-
-
-def _fails_at(get: Callable[..., Any], bad: str) -> Callable[..., Any]:
-    def call(key: str, range: Any = None) -> Any:
-        if key == bad:
-            raise StoreError("lost the connection")
-        return get(key, range)
-
-    return call
 
 
 def test_what_is_not_zarr_is_never_replaced(tmp_path: Path) -> None:
@@ -490,10 +478,6 @@ def test_a_faulty_disk_is_noticed_by_verifying() -> None:
     class Faulty(WrapperStore):
         def set(self, key: str, value: Any) -> None:
             super().set(key, value[:-1] + b"!" if key == "a/c/1" else value)
-
-        def set_many(self, values: Any) -> None:
-            for key, value in values:
-                self.set(key, value)
 
     source = MemoryStore()
     oz.create_group(source).create_array("a", data=np.arange(6), chunks=2)

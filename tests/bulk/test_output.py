@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from omnizarr.publish.stage import MARKER, Kind, Mark
 from omnizarr.stores import leases, list_prefix
 from omnizarr.stores.local.atomic_files import OURS
 from tests.bulk.test_job import EXPECTED, Fill
-from tests.conformance.key_value import SmallestStore
+from tests.conformance.key_value import PrefixStore
 from tests.failing import Killed, Killing
 from tests.sampling import sample
 
@@ -64,13 +64,6 @@ def test_a_job_killed_at_any_change_is_resumed(
             run(Fill(store, tmp_path, overwrite), resume=True, workers=1)
         assert np.array_equal(oz.open(store)["a"][:], EXPECTED), number
         assert [key for key in list_prefix(store, "") if OURS in key] == [], number
-
-
-class Values(SmallestStore):
-    """A store that can neither rename nor lock, as many can not."""
-
-    def list_prefix(self, prefix: str) -> Iterator[str]:
-        return iter([key for key in self.values if key.startswith(prefix)])
 
 
 def _source(store: Any, rows: int = 6) -> Any:
@@ -132,7 +125,7 @@ def test_every_kind_of_job_is_resumed_after_a_kill(
     monkeypatch.setattr("omnizarr.bulk.journal.FLUSH", 0.0)
     prepare, describe = KILLED[name]
     source = _source(tmp_path / "source.zarr")
-    whole, old = Values(), Values()
+    whole, old = PrefixStore(), PrefixStore()  # they cannot rename or lock, as many cannot
     for store in (whole, old):
         prepare(store)
     counted = Killing(whole)
@@ -142,7 +135,7 @@ def test_every_kind_of_job_is_resumed_after_a_kill(
     assert not any(OURS in key for key in expected)
     assert counted.changes > 5
     for number in sample(range(1, counted.changes + 1), 12):
-        store = Values()
+        store = PrefixStore()
         prepare(store)
         killing = Killing(store, number)
         with suppress(Killed, oz.OmnizarrError):

@@ -37,10 +37,6 @@ def change(document: Path, **members: Any) -> None:
     document.write_text(json.dumps({**json.loads(document.read_text()), **members}))
 
 
-def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifying, "TASK_KEYS", 3)
-
-
 def test_a_job_can_be_looked_at_and_pickled(tmp_path: Path) -> None:
     job = Verify(str(hierarchy(tmp_path / "x")), depth="checksums", sample=0.5)
     plan = str(pickle.loads(pickle.dumps(job)).plan())
@@ -94,7 +90,7 @@ def test_an_interrupted_verification_is_resumed_and_counts_no_chunk_twice(
 def test_parts_give_the_whole_report_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small_tasks(monkeypatch)
+    monkeypatch.setattr(verifying, "TASK_KEYS", 3)
     where = hierarchy(tmp_path / "x")
     expected = oz.verify(where, conventions=True)
     reports = [oz.verify(where, part=(number, 3), conventions=True) for number in (2, 3, 1)]

@@ -7,8 +7,8 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from omnizarr.concurrency import fork, pool
 from omnizarr.concurrency.fork import Usage
 from omnizarr.errors import StoreError
 from omnizarr.testing import run_in_fork
+from tests.parallel import held
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
@@ -35,20 +36,10 @@ def expect_in_child(check: Callable[[], bool]) -> None:
 
 
 def test_a_lock_of_another_thread_is_free_in_a_child() -> None:
-    lock, held, release = fork.lock(), threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with lock:
-            held.set()
-            release.wait(30)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait(30)
-    assert not lock.acquire(blocking=False)
-    expect_in_child(lambda: lock.acquire(timeout=60))
-    release.set()
-    thread.join()
+    lock = fork.lock()
+    with held(lock):
+        assert not lock.acquire(blocking=False)
+        expect_in_child(lambda: lock.acquire(timeout=60))
 
 
 def test_a_lock_is_for_the_same_thread_again() -> None:
@@ -120,19 +111,15 @@ def test_inherited_objects_are_not_released_at_the_end_of_the_child() -> None:
 @pytest.fixture
 def busy() -> Any:
     """Return a usage, which another thread is inside of until an event is set."""
-    used, inside, leave = Usage(), threading.Event(), threading.Event()
+    used = Usage()
 
-    def use() -> None:
+    @contextmanager
+    def twice() -> Iterator[None]:
         with used, used:
-            inside.set()
-            leave.wait(60)
+            yield
 
-    thread = threading.Thread(target=use)
-    thread.start()
-    inside.wait(60)
-    yield used, leave
-    leave.set()
-    thread.join()
+    with held(twice()) as leave:
+        yield used, leave
 
 
 def test_closing_waits_for_threads_inside_and_keeps_others_out(

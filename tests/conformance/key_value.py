@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -30,3 +31,10 @@ class KeyValueStore(SmallestStore):
     def set(self, key: str, value: Any) -> None:
         assert key.isascii()
         super().set(key, value)
+
+
+class PrefixStore(KeyValueStore):
+    """A store with get, set, erase, and the keys below a prefix."""
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        yield from [key for key in self.values if key.startswith(prefix)]

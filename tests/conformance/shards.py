@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import google_crc32c
 import numpy as np
 
 from omnizarr.stores import Range
-from tests.conformance.key_value import SmallestStore
+from tests.conformance.key_value import PrefixStore
 from tests.conformance.v3_metadata import array_doc, put, regular
 
 MISSING = 2**64 - 1
@@ -78,7 +78,7 @@ def index_of(shard: bytes, count: int, location: str = "end") -> list[tuple[int,
     return [tuple(map(int, pair)) for pair in np.frombuffer(stored[:-4], "<u8").reshape(-1, 2)]
 
 
-class CountingStore(SmallestStore):
+class CountingStore(PrefixStore):
     """Values in memory; every request is recorded with its key and size."""
 
     def __init__(self, values: dict[str, bytes] | None = None) -> None:
@@ -101,9 +101,6 @@ class CountingStore(SmallestStore):
     def erase(self, key: str) -> None:
         super().erase(key)
         self.requests.append(("erase", key, 0))
-
-    def list_prefix(self, prefix: str) -> Iterator[str]:
-        yield from [key for key in self.values if key.startswith(prefix)]
 
     def taken(self) -> list[tuple[str, str, int]]:
         """Return the requests since the last call."""

@@ -28,7 +28,7 @@ from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local import store as local
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.conformance.draft_metadata import DRAFT, array, hierarchy
-from tests.conformance.key_value import KeyValueStore
+from tests.conformance.key_value import KeyValueStore, PrefixStore
 
 
 class ListingStore(KeyValueStore):
@@ -36,13 +36,6 @@ class ListingStore(KeyValueStore):
 
     def list(self) -> Iterator[str]:
         yield from list(self.values)
-
-
-class PrefixStore(KeyValueStore):
-    """A store with get, set, erase, and the keys below a prefix."""
-
-    def list_prefix(self, prefix: str) -> Iterator[str]:
-        yield from [k for k in self.values if k.startswith(prefix)]
 
 
 class FolderStore(KeyValueStore):

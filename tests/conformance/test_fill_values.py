@@ -98,6 +98,7 @@ def float_of(bits: str) -> Any:
         (3, "f4", float_of("ffc00000"), "0xffc00000"),
         (3, "f2", float_of("7e01"), "0x7e01"),
         (3, "f8", float_of("7ff8000000000001"), "0x7ff8000000000001"),
+        *((3, dtype, np.nan, "NaN") for dtype in ("f2", "f4", "f8")),
         (3, "f4", np.inf, "Infinity"),
         (3, "f8", -np.inf, "-Infinity"),
         (3, "c8", np.frombuffer(bytes.fromhex("0000803f0100c07f"), "c8")[0], [1.0, "0x7fc00001"]),

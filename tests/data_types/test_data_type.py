@@ -15,16 +15,6 @@ from omnizarr.model import FillValue, Named
 from tests.conformance.small_stores import v1_store
 
 
-@pytest.mark.parametrize(
-    ("name", "bits"),
-    [("float16", "7e00"), ("float32", "7fc00000"), ("float64", "7ff8000000000000")],
-)
-def test_nan_is_quiet_and_has_no_payload(name: str, bits: str) -> None:
-    bound = bind(Named(name))
-    assert bound.fill(FillValue("NaN", "v3")).tobytes()[::-1].hex() == bits
-    assert bound.fill_json(np.nan, "v3").json == "NaN"
-
-
 def test_a_nan_with_a_payload_is_written_as_its_bits() -> None:
     bound = bind(Named("float32"))
     value = np.array(0x7FC00001, "<u4").view("<f4")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
+from tests.parallel import repeating
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "one chunk": {"chunks": (64,)},
@@ -62,23 +62,15 @@ def test_a_shard_in_memory_that_is_replaced_while_it_is_read_in_parts_is_read_ag
     store = oz.storage.MemoryStore()
     array = oz.create_array(store, shape=64, dtype="i4", chunks=8, shards=64, compressors=None)
     array[...] = expected = np.repeat(np.arange(1, 9), 8)
-    stop = threading.Event()
+    own = oz.open(store, "r+")
 
     def rewrite() -> None:
-        own = oz.open(store, "r+")
-        while not stop.is_set():
-            own[:8] = 0  # the fill value: the others move to the front of the shard
-            own[:8] = 1
+        own[:8] = 0  # the fill value: the others move to the front of the shard
+        own[:8] = 1
 
-    other = threading.Thread(target=rewrite)
-    other.start()
-    try:
-        with oz.configure(engine="reference"):
-            for _ in range(100):
-                assert np.array_equal(array[20:60], expected[20:60])
-    finally:
-        stop.set()
-        other.join()
+    with repeating(rewrite), oz.configure(engine="reference"):
+        for _ in range(100):
+            assert np.array_equal(array[20:60], expected[20:60])
 
 
 @pytest.mark.parametrize("cached", [False, True])

@@ -13,8 +13,6 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ from omnizarr.engine import kernel
 from omnizarr.indexing import plan
 from tests.conformance.shards import raw, sharding
 from tests.engine.test_reference import needs_kernel
+from tests.parallel import repeating
 
 pytestmark = needs_kernel
 
@@ -224,19 +223,6 @@ def test_a_key_without_a_file_is_a_missing_chunk(kind: str, tmp_path: Path) -> N
         path.symlink_to(tmp_path)
     assert left_of(array, ...) == []
     assert array[...].tolist() == by_reference(array).tolist() == [7] * 4
-
-
-@contextmanager
-def repeating(act: Callable[[], object]) -> Iterator[None]:
-    """Do something again and again in another thread until the block ends."""
-    stop = threading.Event()
-    thread = threading.Thread(target=lambda: [act() for _ in iter(stop.is_set, True)])
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def test_a_file_that_shrinks_and_grows_is_never_read_wrong(tmp_path: Path) -> None:

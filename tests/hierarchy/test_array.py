@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +23,7 @@ from omnizarr.stores.sqlite import SQLiteStore
 from omnizarr.stores.wrappers import WrapperStore
 from omnizarr.stores.zip.store import ZipStore
 from omnizarr.testing import RecordingStore
+from tests.calls import python_calls
 from tests.conformance.shards import sharding
 from tests.engine.test_reference import needs_kernel
 from tests.parallel import together
@@ -132,6 +132,9 @@ def test_empty_chunks_are_stored_by_a_handle_configured_so() -> None:
     assert pickle.loads(pickle.dumps(array)).config == array.config
     array.with_config({"write_empty_chunks": False})[...] = 0
     assert not {"c/0", "c/1"} & store.keys()
+    array.view[...][...] = 0
+    assert {"c/0", "c/1"} <= store.keys()
+    array.with_config({"write_empty_chunks": False})[...] = 0
     with oz.open(store, "r+", config={"write_empty_chunks": True}).writer() as writer:
         writer[...] = 0
     assert {"c/0", "c/1"} <= store.keys()
@@ -369,12 +372,7 @@ def test_rows_are_appended_in_a_directory_with_few_calls(
     data = np.arange(rows * 100, dtype="f4").reshape(rows, 100)
     array.append(data)
     array.append(data)
-    called = []
-    sys.setprofile(lambda frame, event, _: called.append(frame.f_code) if event == "call" else None)
-    try:
-        array.append(data)
-    finally:
-        sys.setprofile(None)
+    _, called = python_calls(array.append, data)
     assert np.array_equal(array[...], np.concatenate([data] * 3))
     assert len(called) <= calls, [code.co_qualname for code in called]
 

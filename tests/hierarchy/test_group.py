@@ -197,15 +197,6 @@ def test_an_interrupted_move_can_be_tried_again(zarr_format: int | str, after: i
     assert oz.validate(root.store) == []
 
 
-def test_a_move_keeps_files_that_are_not_zarr() -> None:
-    root = sample()
-    root.store.set("b/notes.txt", b"mine")
-    before = dict(root.store.values)
-    with pytest.raises(oz.StoreError, match=r"notes\.txt"):
-        root.move("b", "c")
-    assert root.store.values == before
-
-
 @pytest.mark.parametrize("zarr_format", FORMATS)
 def test_deleting_takes_all_below_and_nothing_beside(zarr_format: int | str) -> None:
     root = sample(zarr_format)
@@ -217,10 +208,13 @@ def test_deleting_takes_all_below_and_nothing_beside(zarr_format: int | str) -> 
     assert len(root) == 2
 
 
-def test_deleting_keeps_what_is_not_zarr_unless_asked_to_erase_it() -> None:
+def test_moving_and_deleting_keep_what_is_not_zarr_unless_asked_to_erase_it() -> None:
     root = sample()
     root.store.set("b/notes.txt", b"mine")
     before = dict(root.store.values)
+    with pytest.raises(oz.StoreError, match=r"notes\.txt"):
+        root.move("b", "c")
+    assert root.store.values == before
     with pytest.raises(oz.StoreError, match=r"notes\.txt.*foreign=True"):
         del root["b"]
     assert root.store.values == before

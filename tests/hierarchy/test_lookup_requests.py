@@ -44,15 +44,10 @@ def hierarchy(zarr_format: int) -> dict[str, bytes]:
     return values
 
 
-def open_twice(url: str) -> None:
-    oz.open(f"{url}/a")
-    oz.open(f"{url}/b")
-
-
 READS: list[tuple[str, int, int, Callable[[str], object]]] = [
     # operation, requests in version 2, requests in version 3
     ("open an array", 4, 1, lambda url: oz.open(f"{url}/a")),
-    ("open two arrays", 8, 2, open_twice),
+    ("open two arrays", 8, 2, lambda url: [oz.open(f"{url}/{name}") for name in "ab"]),
     ("open an array by its path", 5, 2, lambda url: oz.open(url, path="a")),
     ("open and read one chunk", 5, 2, lambda url: oz.open(f"{url}/a")[...]),
     ("open a group", 4, 1, lambda url: oz.open(url, kind="group")),

@@ -211,15 +211,6 @@ def test_values_that_do_not_fit_a_view_are_refused(act: Any, message: str) -> No
         act(stored(LAYOUTS[0]))
 
 
-def test_a_view_writes_as_its_array_is_configured() -> None:
-    store: dict[str, Any] = {}
-    array = oz.create_array(
-        store, shape=(4,), chunks=(2,), dtype="i4", config={"write_empty_chunks": True}
-    )
-    array.view[...][...] = 0
-    assert {"c/0", "c/1"} <= store.keys()
-
-
 def test_a_view_reads_stored_values_despite_stale_consolidated_metadata(
     tmp_path: Path,
 ) -> None:

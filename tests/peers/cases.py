@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 import omnizarr
 from tests.property import strategies
+from tests.property.strategies import filled
 
 ATTRIBUTES = {"title": "peer", "n": 3, "nested": {"list": [1, 2.5, None, True, "é"]}}
 STRING = np.dtypes.StringDType()
@@ -453,13 +454,6 @@ def write(array: Any, one: Case) -> None:
 def little(dtype: Any) -> Any:
     """Return the type without its byte order."""
     return dtype if dtype.hasobject or dtype.kind == "T" else dtype.newbyteorder("<")
-
-
-def filled(value: Any, dtype: Any, shape: tuple[int, ...] = ()) -> npt.NDArray[Any]:
-    """Return an array of a type that holds `value`; a scalar would lose the text length."""
-    out = np.empty(shape, dtype)
-    out[...] = value
-    return out
 
 
 def same(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> str:

@@ -14,13 +14,13 @@ import dask.array
 import numpy as np
 import numpy.typing as npt
 import pytest
-import tensorstore
 import xarray as xr
 import zarr
 from packaging.version import Version
 
 import omnizarr as oz
 from tests.peers.environments import Gdal, Zarrita, ZarrPython2
+from tests.peers.test_views import read_by_tensorstore
 
 DATA = np.arange(60, dtype="i4").reshape(10, 6)
 GZIP = {"name": "gzip", "configuration": {"level": 1}}
@@ -141,12 +141,6 @@ def arrays(path: Path) -> Iterator[tuple[str, oz.Array]]:
             yield name, member
 
 
-def by_tensorstore(path: Path, driver: str = "zarr") -> Values:
-    spec = {"driver": driver, "kvstore": {"driver": "file", "path": f"{path}/"}}
-    found: Values = tensorstore.open(spec, read=True).result().read().result()
-    return found
-
-
 @pytest.mark.parametrize("writer", WRITERS)
 def test_old_readers_read_the_output_of_every_writer(
     tmp_path: Path, zarr_python_2: ZarrPython2, zarrita: Zarrita, gdal: Gdal, writer: str
@@ -170,7 +164,7 @@ def test_old_readers_read_the_output_of_every_writer(
         np.testing.assert_array_equal(old[name], values)
         if name in plain:
             np.testing.assert_array_equal(new[name], values)
-            np.testing.assert_array_equal(by_tensorstore(path / name), values)
+            np.testing.assert_array_equal(read_by_tensorstore(path, name, 2), values)
 
 
 # Version 3 with our default codecs (B5)
@@ -207,7 +201,7 @@ def test_other_libraries_read_the_default_codecs(
     assert names == {"fast": ["bytes", "blosc", "crc32c"], "portable": ["bytes", "zstd"]}[choice]
     np.testing.assert_array_equal(zarr.open_array(path / name, mode="r")[...], DATA)
     np.testing.assert_array_equal(zarrita.read(path, name)[name], DATA)
-    np.testing.assert_array_equal(by_tensorstore(path / name, "zarr3"), DATA)
+    np.testing.assert_array_equal(read_by_tensorstore(path, name, 3), DATA)
     version = Version(gdal.run("result = rasterio.__gdal_version__"))
     found: Any = gdal.read(path, name)[name]
     if choice == "portable":

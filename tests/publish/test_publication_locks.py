@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from omnizarr.concurrency import file_locks
 from omnizarr.publish.publication import locked_destination
 from omnizarr.stores import leases
 from tests.failing import interrupt_after
-from tests.parallel import FORK
+from tests.parallel import FORK, held
 
 VALUES = np.arange(400.0).reshape(20, 20)
 JOBS: dict[str, Callable[..., oz.jobs.Job[Any]]] = {
@@ -92,23 +91,10 @@ def test_a_destination_in_a_database_is_refused_as_long_as_its_lease_is_renewed(
 ) -> None:
     monkeypatch.setattr(leases, "LEASE", 0.9)
     store = {"SQLite": oz.storage.SQLiteStore, "LMDB": oz.storage.LMDBStore}[kind](tmp_path / "b")
-    name, released = f"job-{zlib.crc32(b''):08x}", threading.Event()
-    held = threading.Event()
-
-    def hold() -> None:
-        with leases.leased(store, "", name, said="a machine far away"):
-            held.set()
-            released.wait(60)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    try:
-        assert held.wait(60)
-        with pytest.raises(oz.Conflict, match="a machine far away"):
-            oz.copy(source, store)
-    finally:
-        released.set()
-        thread.join()
+    name = f"job-{zlib.crc32(b''):08x}"
+    lease = leases.leased(store, "", name, said="a machine far away")
+    with held(lease), pytest.raises(oz.Conflict, match="a machine far away"):
+        oz.copy(source, store)
     oz.copy(source, store)
     assert np.array_equal(oz.open(store)["x"][...], VALUES)
 
@@ -119,8 +105,8 @@ def test_a_whole_job_and_a_part_do_not_run_together_in_a_store_with_leases(
     monkeypatch.setattr(leases, "LEASE", 0.6)
     store = oz.storage.SQLiteStore(tmp_path / "b")
     kind = f"job-{zlib.crc32(b''):08x}"
-    for held, part in ((kind, (1, 2)), (f"{kind}-2", None)):
-        with leases.leased(store, "", held):
+    for lease, part in ((kind, (1, 2)), (f"{kind}-2", None)):
+        with leases.leased(store, "", lease):
             for at, other in (("", part), ("", (3, 4)), ("elsewhere", part)):
                 allowed: Any = pytest.raises(oz.Conflict, match="another job")
                 if at or (part is None and other is not None):

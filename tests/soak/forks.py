@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import sys
-import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.testing import assert_array_equal  # not later: a fork may come during the import
 
 import omnizarr as oz
+from tests.parallel import repeating
 
 EXPECTED = np.arange(64 * 64, dtype="i4").reshape(64, 64)
 PAUSE = 0.002  # seconds between two reads of a busy parent, for its children to get on
@@ -34,25 +35,16 @@ def child(path: str, number: int) -> None:
 @contextmanager
 def _busy(path: str) -> Iterator[None]:
     """Read and write in threads of this process until the block ends."""
-    stop = threading.Event()
-    array = oz.open(path, mode="r+")
+    array, numbers = oz.open(path, mode="r+"), itertools.count()
 
     def work() -> None:
-        for number in itertools.count():
-            if stop.wait(PAUSE):
-                return
-            array[number % 64, 3:50] = EXPECTED[number % 64, 3:50]
-            assert_array_equal(array[:], EXPECTED)
+        time.sleep(PAUSE)
+        number = next(numbers) % 64
+        array[number, 3:50] = EXPECTED[number, 3:50]
+        assert_array_equal(array[:], EXPECTED)
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
+    with repeating(work), repeating(work):
         yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
 
 
 def _process(context: Any, path: str, number: int) -> None:

@@ -23,6 +23,7 @@ from omnizarr.concurrency import key_locks
 from omnizarr.concurrency.key_locks import CHUNKS, locked
 from omnizarr.stores import resolve, tracing
 from omnizarr.stores.leases import leased
+from tests.parallel import held
 from tests.servers.processes import s3_options
 from tests.servers.redis import redis_server
 from tests.servers.s3 import SimpleStorage
@@ -188,31 +189,16 @@ def test_waits_for_locks_of_threads_files_and_leases_are_counted(
     caplog.set_level(logging.INFO, "omnizarr")
     local = resolve(tmp_path)
     database: Any = oz.storage.SQLiteStore(tmp_path / "x.sqlite")
-
-    def hold(block: Any) -> tuple[threading.Thread, threading.Event]:
-        taken, leave = threading.Event(), threading.Event()
-
-        def run() -> None:
-            with block:
-                taken.set()
-                leave.wait(10)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        assert taken.wait(10)
-        return thread, leave
-
     blocks = [
         lambda: locked(CHUNKS, ["k"]),
         lambda: local.lock_keys("", ["k"], "chunks"),
         lambda: leased(database, "", "chunks"),
     ]
     for block in blocks:
-        thread, leave = hold(block())
-        threading.Timer(0.1, leave.set).start()
-        with oz.trace() as t, block():
-            pass
-        thread.join()
+        with held(block()) as leave:
+            threading.Timer(0.1, leave.set).start()
+            with oz.trace() as t, block():
+                pass
         assert t.total.lock_waits == 1
         assert 0.05 < t.total.lock_seconds < 5
         with oz.trace() as t, block():

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
 import pytest
@@ -14,6 +14,7 @@ import pytest
 import omnizarr as oz
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import MemoryStore
+from omnizarr.testing import FaultyStore
 from omnizarr.viewer import access
 from omnizarr.viewer.access import ServerLimits
 from tests.viewer.conftest import client_of, exchange
@@ -229,39 +230,24 @@ def test_the_server_stays_when_the_store_vanishes(group: Any, tmp_path: Path) ->
         assert client.get("v2/t/.zarray").status_code == 200
 
 
-class Failing(MemoryStore):
-    """A store whose values cannot be read at times."""
-
-    errors: ClassVar[list[Exception]] = []
-
-    def get(self, key: str, range: Any = None) -> bytes | None:
-        if self.errors:
-            raise self.errors[0]
-        return super().get(key, range)
-
-    def get_versioned(self, key: str, range: Any = None) -> tuple[bytes | None, str | None]:
-        if self.errors:
-            raise self.errors[0]
-        return super().get_versioned(key, range)
-
-
 def test_errors_of_the_store_are_answers(caplog: pytest.LogCaptureFixture) -> None:
-    store = Failing()
+    errors: list[Exception] = []
+    store = FaultyStore(MemoryStore(), lambda *_: next(iter(errors), None))
     oz.create_group(store).create_array("t", data=[1, 2, 3])
     with client_of(store) as client:
         place = "s3://key:secret@host/bucket"
-        Failing.errors = [StoreError(f"cannot read '/home/me/x' in {place}: refused")]
+        errors[:] = [StoreError(f"cannot read '/home/me/x' in {place}: refused")]
         answer = client.get("store/zarr.json")
         assert answer.status_code == 503
         assert "secret" not in answer.text
-        Failing.errors = [RuntimeError("a secret of the program")]
+        errors[:] = [RuntimeError("a secret of the program")]
         connection = answer.extensions["network_stream"].get_extra_info("client_addr")
         for path in ("store/zarr.json", "api/node"):
             answer = client.get(path)
             assert answer.status_code == 500
             assert answer.json() == {"error": "internal error"}
             assert answer.extensions["network_stream"].get_extra_info("client_addr") == connection
-        Failing.errors = []
+        errors[:] = []
         assert client.get("store/zarr.json").status_code == 200
     logged = [record for record in caplog.records if record.name == "omnizarr.serve"]
     assert [str(record.exc_info[1]) for record in logged if record.exc_info] == [

@@ -91,7 +91,9 @@ class Convert(ConvertOptions, Job[ConvertReport]):
                 start.store, store, "; give another destination, or in_place=True"
             )
         stored = extension.lookup.readable_nodes(start, node, require=True)
-        separator = extension.check_separator(self.dimension_separator)
+        separator = self.dimension_separator
+        if separator not in (None, "/", "."):
+            raise InvalidArgument(f"dimension_separator must be '/' or '.', got {separator!r}")
         try:
             translate = registry.lookup("integration", "ome")
             nodes, separator = translate(start, stored, goal, self.in_place, separator)

@@ -185,9 +185,10 @@ class _Jobs:
     def _repair_node(self, key: str, mark: Mark, journal: str | None) -> Leftover:
         path = key.rpartition("/")[0]
         state = "resumable"
+        is_job = mark.attempt or mark.kind not in (Kind.CREATE, Kind.DELETE)
         if mark.is_being_written or self._is_recent(journal, key):
             state = "in use"
-        elif mark.cannot_resume:
+        elif not is_job and not mark.finished:  # so it cannot be resumed
             state = "removed" if self.remove else "unused"
             if self.remove and not self._clear(path, mark):
                 return self._in_the_way(path, mark, "write it again with overwrite=True")

@@ -226,16 +226,19 @@ def _array_summary(summary: Info, facts: dict[str, Any]) -> None:
     stored = facts.get("stored")
     if stored is not None and stored["of"] is not None:
         what = "chunk" if facts["shards"] is None else "shard"
-        numbers = (stored["values"], stored["of"])
-        summary["stored"] = info.stored_text(*numbers, what, stored["bytes"], _decoded_bytes(facts))
+        nbytes, decoded = stored["bytes"], _decoded_bytes(facts)
+        ratio = f"; compression ratio {decoded / nbytes:.1f}" if nbytes and decoded else ""
+        text = f"{stored['values']} of {counted(stored['of'], what)}"
+        summary["stored"] = f"{text}, {extension.size_text(nbytes)}{ratio}"
 
 
 def _decoded_bytes(facts: dict[str, Any]) -> float:
-    """Return how many bytes the stored chunks of an array decode to."""
-    nbytes, stored = facts["nbytes"] or 0, facts["stored"]
+    """Return how many bytes the stored chunks of an array decode to; about, if they differ."""
+    nbytes, stored, count = facts["nbytes"] or 0, facts["stored"], facts["stored"]["values"]
     itemsize = nbytes // max(1, math.prod(facts["shape"]))
     _, full = info.grid_lengths(facts["shards"] or facts["chunks"], itemsize)
-    return info.decoded_bytes(stored["values"], stored["of"], full, nbytes)
+    found: float = min(count * full, nbytes) if full else nbytes * count / max(1, stored["of"])
+    return found
 
 
 def ratio(facts: dict[str, Any]) -> float | None:

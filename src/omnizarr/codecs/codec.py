@@ -7,7 +7,6 @@ A codec is a frozen dataclass: its fields are the members of its configuration, 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import config
+from omnizarr import config, registry
 from omnizarr.codecs.specify import KINDS, plain_members, to_named
 from omnizarr.data_types.data_type import DataType, Scalar
-from omnizarr.errors import InvalidMetadata, MissingModule, Problem, WrongType, known_names
+from omnizarr.errors import InvalidMetadata, Problem, WrongType, known_names
 from omnizarr.model import Named
 from omnizarr.model.fields import Fields
 from omnizarr.model.fields import named as as_named
@@ -293,13 +292,8 @@ def check_kind(name: str, kind: object) -> None:
 
 def require(module: str, codec: str, extra: str) -> Any:
     """Return a module of an optional package; raise if it is not installed."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = module.partition(".")[0]
-        raise MissingModule(
-            f"codec {codec!r} needs the package {package}: pip install 'omnizarr[{extra}]'"
-        ) from None
+    needed = f"codec {codec!r} needs the package {module.partition('.')[0]}"
+    return registry.load_optional(module, f"{needed}: pip install 'omnizarr[{extra}]'")
 
 
 def as_bytes_array(data: Buffer) -> npt.NDArray[np.uint8]:

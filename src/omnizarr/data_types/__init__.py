@@ -23,6 +23,8 @@ for _names, _bind in (
     (flexible.RAW_NAMES, flexible.bind_raw),
     (compound.STRUCT_NAMES, compound.bind_struct),
     (flexible.TEXT_NAMES, flexible.bind_text),
+    (("fixed_length_utf32",), flexible.bind_utf32),
+    (("null_terminated_bytes",), flexible.bind_fixed_bytes),
     (numeric.TIME_NAMES, numeric.bind_time),
 ):
     for _name in _names:

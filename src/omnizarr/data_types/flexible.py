@@ -21,23 +21,12 @@ from omnizarr.errors import InvalidMetadata
 from omnizarr.model import Dialect, Named
 from omnizarr.model.node import check_members, invalid
 
-TEXT_NAMES = (
-    "string",
-    "bytes",
-    "variable_length_bytes",
-    "fixed_length_utf32",
-    "null_terminated_bytes",
-)
+TEXT_NAMES = ("string", "bytes", "variable_length_bytes")
 
 
 def bind_text(named: Named) -> DataType:
-    """Return the data type for one of `TEXT_NAMES`."""
-    if named.name == "fixed_length_utf32":
-        return _utf32(named)
-    if named.name == "null_terminated_bytes":
-        return _fixed_bytes(named)
+    """Return the data type for one of `TEXT_NAMES`, whose items have any length."""
     check_members(named, "data type")
-
     if named.name == "string":
         text = np.dtype(np.dtypes.StringDType())
         return DataType(named, text, partial(_as_text, named), _encode_text, zero="")
@@ -87,7 +76,8 @@ def byte_list(json: list[Any], named: Named) -> bytes:
     raise wrong(named, "integers from 0 to 255", json)
 
 
-def _utf32(named: Named) -> DataType:
+def bind_utf32(named: Named) -> DataType:
+    """Return the data type of text of a fixed length."""
     check_members(named, "data type", required=("length_bytes",), optional=("endian",))
     characters = length_bytes(named, multiple_of=4) // 4
     dtype = data_type.in_order(named, np.dtype(f"U{characters}"))
@@ -106,7 +96,8 @@ def _utf32(named: Named) -> DataType:
     return DataType(named, dtype, decode, _encode_text, zero="")
 
 
-def _fixed_bytes(named: Named) -> DataType:
+def bind_fixed_bytes(named: Named) -> DataType:
+    """Return the data type of byte strings of a fixed length."""
     check_members(named, "data type", required=("length_bytes",))
     length = length_bytes(named)
 

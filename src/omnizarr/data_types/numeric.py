@@ -19,7 +19,7 @@ import numpy as np
 
 from omnizarr import registry
 from omnizarr.data_types.data_type import DataType, Scalar, in_order, old, wrong
-from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, UnknownExtension
+from omnizarr.errors import CannotExpress, InvalidMetadata, UnknownExtension
 from omnizarr.model import Dialect, Named
 from omnizarr.model.node import check_members, invalid
 
@@ -90,19 +90,11 @@ def _numpy_type(name: str) -> np.dtype[Any]:
         check_platform(name)
         extended: np.dtype[Any] = np.dtype(getattr(np, name.removeprefix("numpy.")))
         return extended
-    return np.dtype(NUMPY[name]) if name in NUMPY else small_type(name)
-
-
-def small_type(name: str) -> np.dtype[Any]:
-    """Return the NumPy type that ml_dtypes has under a name."""
-    try:
-        ml_dtypes = registry.load("ml_dtypes")
-    except ImportError:
-        raise MissingModule(
-            f"data type {name!r} needs the package ml_dtypes; pip install 'omnizarr[ml]'"
-        ) from None
-    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-    return dtype
+    if name in NUMPY:
+        return np.dtype(NUMPY[name])
+    needed = f"data type {name!r} needs the package ml_dtypes; pip install 'omnizarr[ml]'"
+    small: np.dtype[Any] = np.dtype(registry.load_optional(f"ml_dtypes:{name}", needed))
+    return small
 
 
 @dataclass(frozen=True)

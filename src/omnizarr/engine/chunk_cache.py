@@ -374,12 +374,8 @@ def _fill_from_shard(
     cache: ChunkCache, name: Name, shards: Shards, value: Value, region: Region, out: Values
 ) -> None:
     """Fill `out` with part of a shard, by way of its index and its inner chunks."""
-
-    def load_index(_: list[int]) -> list[Values]:
-        [stored] = value.parts([shards.layout.index_range])
-        return [np.array(shards.index(stored))]
-
-    [index] = cache.get([(*name, "index")], load_index)
+    index_name, part = (*name, "index"), shards.layout.index_range
+    [index] = cache.get([index_name], lambda _: [np.array(shards.index(value.parts([part])[0]))])
     touched = shards.inner_chunks(index, region)
     present = [p for p in touched if p.range is not None]
 

@@ -48,7 +48,6 @@ from omnizarr.hierarchy.options import (
     ArrayOptions,
     CreateOptions,
     array_model,
-    check_separator,
     default_codecs,
     document_options,
     key_encoding,

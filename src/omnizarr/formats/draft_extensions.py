@@ -205,7 +205,6 @@ def array_extensions(fields: Fields) -> list[Any]:
 
 DATA_TYPES = "https://purl.org/zarr/spec/extensions/data-types/"
 _CORE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)|r[1-9]\d*")
-_ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
 # Data type extensions of the draft's companion texts, and the names that early writers used.
 _TYPE_URI = re.compile(
     r"https://purl\.org/zarr/spec/extensions/data-types/(datetime|string|struct|complex)/1\.0"
@@ -326,7 +325,7 @@ def _type_of_extension(stated: Any) -> Named | None:
 
 def is_core(named: Named) -> bool:
     """Return True for a type that the draft itself defines, without an extension."""
-    return _CORE.fullmatch(_ALIASES.get(named.name, named.name)) is not None
+    return _CORE.fullmatch(numpy_types.ALIASES.get(named.name, named.name)) is not None
 
 
 def write_type(array: ArrayModel, format_name: str) -> Any:
@@ -334,7 +333,7 @@ def write_type(array: ArrayModel, format_name: str) -> Any:
     if "data_type" in array.extra:
         return array.extra["data_type"]
     named = numpy_types.without_order(array.data_type)
-    name = _ALIASES.get(named.name, named.name)
+    name = numpy_types.ALIASES.get(named.name, named.name)
     if is_core(named):
         return name
     if name == "raw_bytes":

@@ -23,7 +23,7 @@ _SIMPLE = {
     "c32": "numpy.clongdouble",
 }
 _CODES = {name: code for code, name in _SIMPLE.items()}
-_ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
+ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
 _PAIR = "complex_"  # and the name of the type of both parts
 _TYPE = re.compile(r"([<>|=]?)([biufcmMSUVO])(\d*)(?:\[(\d*)(\w+)\])?")
 _UNITS = {"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"}
@@ -110,7 +110,7 @@ def to_type_string(named: Named, format_name: str) -> Any:
     """Return the type string or list of fields of a named type; raise CannotExpress."""
     name, config = named.name, named.configuration
     order = ">" if config.get("endian") == "big" else "<"
-    name = _ALIASES.get(name, name)
+    name = ALIASES.get(name, name)
     if name in _CODES:
         code = _CODES[name]
         return ("|" if code.endswith("1") else order) + code
@@ -213,7 +213,7 @@ def byte_orders(named: Named) -> set[str]:
         if named.name in ("struct", "structured"):
             parts = (field_parts(field)[1] for field in named.configuration["fields"])
             return {order for part in parts for order in byte_orders(part)}
-        number = _ALIASES.get(named.name, named.name.removeprefix(_PAIR))
+        number = ALIASES.get(named.name, named.name.removeprefix(_PAIR))
         size = itemsize(Named(number, named.configuration))
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
         return set()
@@ -267,7 +267,7 @@ def zero_json(named: Named) -> Any:
 def itemsize(named: Named) -> int | None:
     """Return the bytes of one item, or None if it is variable or not known here."""
     name, config = named.name, named.configuration
-    name = _ALIASES.get(name, name)
+    name = ALIASES.get(name, name)
     if name in _CODES:
         return int(_CODES[name][1:])
     if name.startswith("numpy."):

@@ -355,7 +355,9 @@ def _store_absent(
     """Store a new node, or with `marks` reserve its place, where no node is."""
     if marks and _can_mark(location.store):
         return _reserve(location, node, metadata, found)
-    location.store_absent(metadata, node, found)
+    store, format, new = location.store, location.format, {location.path: metadata}
+    # Only that call holds what was read of the groups above, which may be large.
+    update_consolidated(store, format, new, location.create_absent(metadata, node, found))
     return None
 
 

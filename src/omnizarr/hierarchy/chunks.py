@@ -335,7 +335,7 @@ def chunk_lengths(array: BoundArray) -> tuple[tuple[int, ...], ...]:
 def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayModel:
     """Return the model with a new shape, after erasing, or warning of, chunks outside it."""
     model = _checked(array, shape, outside)
-    inner = _common_shape(array.model.shape, shape)
+    inner = tuple(map(min, array.model.shape, shape))
     if outside == "keep":
         if not inner == array.model.shape == shape:
             _warn_of_outside(array, inner, shape)
@@ -360,18 +360,13 @@ def shrunken_shape(array: BoundArray, shape: tuple[int, ...]) -> tuple[int, ...]
     """Return the old shape cut to a new one, to be stored before elements outside are erased."""
     _checked(array, shape, "erase")
     array.check_skipped()
-    inner = _common_shape(array.model.shape, shape)
+    inner = tuple(map(min, array.model.shape, shape))
     if not stores.traits(array.store).erases and _outside(array, inner):
         raise StoreError(
             f"cannot erase the chunks outside {shape} of {paths.show(array.path)}: {array.store!r}"
             " cannot delete; resize(..., outside='keep') keeps them"
         ) from NotImplementedError("delete")
     return inner
-
-
-def _common_shape(old: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the lengths that two shapes have in common."""
-    return tuple(min(a, b) for a, b in zip(old, shape, strict=True))
 
 
 def _checked(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayModel:

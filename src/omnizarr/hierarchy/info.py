@@ -233,17 +233,6 @@ def grid_text(shape: str, nbytes: int, counts: tuple[int, ...]) -> str:
     return f"{shape}{size}; {math.prod(counts)}{grid}"
 
 
-def decoded_bytes(count: int, expected: int, full: int, nbytes: int) -> float:
-    """Return the bytes in memory of `count` chunks, of `full` bytes each, or 0 if they differ."""
-    return min(count * full, nbytes) if full else nbytes * count / max(1, expected)
-
-
-def stored_text(count: int, expected: int, what: str, stored: int, decoded: float) -> str:
-    """Describe stored chunks: number, bytes, compression ratio if `decoded` bytes are known."""
-    ratio = f"; compression ratio {decoded / stored:.1f}" if stored and decoded else ""
-    return f"{count} of {counted(expected, what)}, {size_text(stored)}{ratio}"
-
-
 def counted(number: int, what: str) -> str:
     """Return a number with a noun in singular or plural."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -221,16 +221,8 @@ class Location:
         update_consolidated(self.store, self.format, {self.path: metadata})
         return read
 
-    def store_absent(
-        self, metadata: Documents, node: Node, found: PathMetadata | None = None
-    ) -> None:
-        """Store the prepared metadata of a new node and of groups above; see `create_absent`."""
-        store, format, new = self.store, self.format, {self.path: metadata}
-        # Only that call holds what was read of the groups above, which may be large.
-        update_consolidated(store, format, new, self.create_absent(metadata, node, found))
-
     def create_absent(
-        self, metadata: Documents, node: Node, found: PathMetadata | None = None
+        self, metadata: Documents, node: Node, found: PathMetadata | None
     ) -> Documents:
         """Store a node, or the marker of one, if none exists, and missing groups above it.
 

@@ -256,13 +256,6 @@ def lengths_of(shape: int | Iterable[int]) -> tuple[int, ...]:
     return tuple(int(n) for n in lengths)
 
 
-def check_separator(separator: str | None) -> str | None:
-    """Return `separator`; raise if no format has it."""
-    if separator not in (None, "/", "."):
-        raise InvalidArgument(f"dimension_separator must be '/' or '.', got {separator!r}")
-    return separator
-
-
 def key_encoding(format: Format, options: ArrayOptions) -> Named:
     """Return the chunk key encoding of the options, or the default of the format."""
     given = options.get("chunk_key_encoding")

@@ -123,12 +123,6 @@ class Mark:
             return cls("a writer")
 
     @property
-    def cannot_resume(self) -> bool:
-        """True for an interrupted operation that is not a job, and so cannot be resumed."""
-        ours = self.kind in (Kind.CREATE, Kind.DELETE)
-        return ours and not self.attempt and not self.finished
-
-    @property
     def is_being_written(self) -> bool:
         """True if the writer is known to be at work, on this machine."""
         found = WriterProcess.named(self.writer)

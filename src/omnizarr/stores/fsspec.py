@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
+from omnizarr import registry
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY, Retry, TransientError, take_retry
@@ -83,13 +84,8 @@ class FsspecStore(base.ListedStore):
         **further: Any,
     ) -> FsspecStore:
         """Return the store of a URL, or of a chain of URLs, with options of fsspec."""
-        try:
-            from fsspec.core import url_to_fs  # noqa: PLC0415 - optional
-        except ImportError as e:
-            raise MissingModule(
-                f"{redact_urls(url)!r} needs the package fsspec; pip install"
-                f" 'omnizarr[fsspec]' ({e})"
-            ) from e
+        needed = f"{redact_urls(url)!r} needs the package fsspec; pip install 'omnizarr[fsspec]'"
+        url_to_fs = registry.load_optional("fsspec.core:url_to_fs", needed)
         options = {**(storage_options or {}), **further}
         retry = take_retry(options)
         try:

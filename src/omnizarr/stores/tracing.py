@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from threading import get_ident
 from typing import Any, TypeVar
 
-from omnizarr import config
+from omnizarr import config, registry
 from omnizarr.config import Config
-from omnizarr.errors import MissingModule, log
+from omnizarr.errors import log
 
 T = TypeVar("T")
 MAX_SETTINGS = 1000  # that a trace remembers
@@ -163,7 +163,11 @@ def trace(*, spans: bool = False) -> Iterator[Trace]:
         >>> t.total.chunks_read
         2
     """
-    tracer = _tracer() if spans else None
+    tracer = None
+    if spans:
+        needed = "spans need the package opentelemetry-api; pip install opentelemetry-api"
+        get_tracer = registry.load_optional("opentelemetry.trace:get_tracer", needed)
+        tracer = get_tracer("omnizarr", config.VERSION)
     settings, found = config.get(), Trace(tracer)
     outer = settings.trace
     before = config.inherit(found.settings(settings, None))
@@ -179,16 +183,6 @@ def trace(*, spans: bool = False) -> Iterator[Trace]:
                     outer[0].add(store, outer[1] if array is None else array, counts)
             if span:
                 span.set_attributes({f"omnizarr.{k}": v for k, v in asdict(found.total).items()})
-
-
-def _tracer() -> Any:
-    try:
-        from opentelemetry.trace import get_tracer  # noqa: PLC0415 - optional
-    except ImportError as e:
-        raise MissingModule(
-            "spans need the package opentelemetry-api; pip install opentelemetry-api"
-        ) from e
-    return get_tracer("omnizarr", config.VERSION)
 
 
 class in_array:

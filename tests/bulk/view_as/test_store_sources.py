@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import itertools
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +16,7 @@ from omnizarr.stores import list_prefix
 from tests.bulk.view_as.cases import SOURCES, VALUES, expected
 from tests.golden import archives
 from tests.golden.test_golden import OLD_ZSTD
+from tests.parallel import repeating
 from tests.sampling import sample
 
 TARGETS = (2, 3)
@@ -106,26 +107,13 @@ def test_a_reader_sees_old_or_new_chunks_while_the_source_is_written(
     )
     array[...] = 0
     seen = oz.open(oz.view_as(tmp_path / "a.zarr", target))
-    stop = threading.Event()
-
-    def write() -> None:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            array[...] = number
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        last = 0
+    last, numbers = 0, itertools.count(1)
+    with repeating(lambda: array.__setitem__(..., next(numbers))):
         for _ in range(60):
             chunk = seen[:4, :3]
             assert len(np.unique(chunk)) == 1
             assert chunk[0, 0] >= last
             last = int(chunk[0, 0])
-    finally:
-        stop.set()
-        writer.join()
     np.testing.assert_array_equal(seen[...], array[...])
 
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ import omnizarr as oz
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import LocalStore
 from omnizarr.stores.local import atomic_files
+from tests.parallel import repeating
 from tests.servers.skipped import COMPILER
 
 
@@ -82,23 +83,16 @@ def test_a_failed_write_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_removed_by_others_is_created_again(tmp_path: Path) -> None:
-    stop = threading.Event()
-
     def remove() -> None:
-        while not stop.wait(1e-4):
-            with contextlib.suppress(OSError):
-                os.rmdir(tmp_path / "a")
+        time.sleep(1e-4)
+        with contextlib.suppress(OSError):
+            os.rmdir(tmp_path / "a")
 
-    remover = threading.Thread(target=remove)
-    remover.start()
-    try:
+    with repeating(remove):
         for i in range(300):
             atomic_files.replace_file(str(tmp_path / "a" / "k"), b"%d" % i, False)
             assert (tmp_path / "a" / "k").read_bytes() == b"%d" % i
             os.unlink(tmp_path / "a" / "k")
-    finally:
-        stop.set()
-        remover.join()
 
 
 REFUSING = """

@@ -12,7 +12,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import IO, Any
 
 import numpy as np
@@ -21,7 +20,7 @@ import numpy.typing as npt
 from omnizarr import registry
 from omnizarr.bulk.tiles import Box
 from omnizarr.bulk.transfer import Source
-from omnizarr.errors import CannotExpress, InvalidArgument, MissingModule, NodeNotFound, known_names
+from omnizarr.errors import CannotExpress, InvalidArgument, NodeNotFound, known_names
 from omnizarr.extension import DEFAULT_FILL, Patterns
 
 __all__ = ["ArrayEntry", "Box", "Contents", "ImageEntry", "Source", "detect", "read_contents"]
@@ -89,12 +88,8 @@ _MAGIC = {
 
 def required(package: str, extra: str) -> Any:
     """Return a package that files of a format need; raise if it is not installed."""
-    try:
-        return import_module(package)
-    except ImportError as e:
-        raise MissingModule(
-            f"such files need {package}: pip install 'omnizarr[{extra}]' ({e})"
-        ) from e
+    needed = f"such files need {package}: pip install 'omnizarr[{extra}]'"
+    return registry.load_optional(package, needed)
 
 
 def read_contents(file: str) -> Contents:

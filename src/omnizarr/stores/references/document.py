@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
+from omnizarr import registry
 from omnizarr._json import kind_of, load_object
-from omnizarr.errors import InvalidMetadata, MissingModule, StoreError
+from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores import operations
 from omnizarr.stores.base import Range, Store, value_digest
 
@@ -352,12 +353,8 @@ def _read(data: bytes, size: int, name: str) -> Rows:
 
 
 def _load_pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow  # noqa: PLC0415 - optional
-        from pyarrow import parquet  # noqa: PLC0415 - optional
-    except ImportError as e:
-        raise MissingModule(
-            "references in Parquet files need the package pyarrow:"
-            f" pip install 'omnizarr[references]' ({e})"
-        ) from e
+    needed = "references in Parquet files need the package pyarrow"
+    needed += ": pip install 'omnizarr[references]'"
+    names = ("pyarrow", "pyarrow.parquet")
+    pyarrow, parquet = (registry.load_optional(name, needed) for name in names)
     return pyarrow, parquet
