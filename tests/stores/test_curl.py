@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import select
 import socket
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -85,6 +89,22 @@ def test_values_that_nobody_waits_for_are_not_taken_for_missing(web: Web, kind: 
     with pytest.raises(Abandoned), abandoned_when(lambda: True):
         store.get_many(wanted)
     assert store.get_many(wanted) == [b"x"] * 20
+
+
+def test_a_libcurl_that_another_package_made_global_is_not_used(web: Web) -> None:
+    web.values["a"] = b"abc"
+    package = importlib.util.find_spec("netCDF4")
+    assert package is not None
+    found = [*Path(str(package.origin)).parents[1].glob("netcdf4.libs/libcurl*")]
+    if not found:
+        pytest.skip("netCDF4 has no libcurl of its own here")
+    code = (
+        f"import ctypes, netCDF4; ctypes.CDLL({str(found[0])!r}, ctypes.RTLD_GLOBAL)\n"
+        "from omnizarr.stores import resolve\n"
+        f"print(resolve({web.url!r}).get('a'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "b'abc'\n", done.stderr
 
 
 def test_systems_without_epoll_are_served_as_well(

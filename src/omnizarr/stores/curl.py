@@ -7,17 +7,18 @@ retried here.
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import os
 import re
 import select
 import selectors
 import ssl
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any, NamedTuple, TypeAlias
-
-import pycurl
 
 from omnizarr import config
 from omnizarr.concurrency import fork
@@ -27,6 +28,20 @@ from omnizarr.errors import descriptor_shortage
 from omnizarr.stores import tracing
 from omnizarr.stores.base import Range, redact_url
 
+
+def _load_pycurl() -> Any:
+    """Import pycurl with its own libcurl, also where another one is global, as that of netCDF4."""
+    if not hasattr(os, "RTLD_DEEPBIND") or not hasattr(ctypes.CDLL(None), "curl_easy_init"):
+        return importlib.import_module("pycurl")
+    flags = sys.getdlopenflags()
+    sys.setdlopenflags(flags | os.RTLD_DEEPBIND)
+    try:
+        return importlib.import_module("pycurl")
+    finally:
+        sys.setdlopenflags(flags)
+
+
+pycurl = _load_pycurl()
 FIRST = 128  # requests at a time, until their thread waits for responses
 WAITS = 0.001  # seconds without a response, after which more are sent
 LONGEST_WAIT = 0.2  # seconds between two looks, where nothing comes
