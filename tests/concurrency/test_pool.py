@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -158,23 +158,32 @@ def test_a_request_is_abandoned_with_those_that_asked_for_it() -> None:
         ended.set()
         with pytest.raises(Abandoned):
             in_parallel(lambda _: check_waited_for(), range(3))
+        run_in_fork(check_waited_for)
     check_waited_for()
 
 
 @pytest.mark.parametrize("failing", range(4))
-def test_an_abandoned_call_has_no_result_and_hides_no_error(failing: int) -> None:
-    together, done = threading.Barrier(4), list[int]()
+def test_an_abandoned_call_has_no_result_and_hides_no_error(
+    failing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "INTERRUPT_WAIT", 0.0)
+    together, done, ended = threading.Barrier(4), list[int](), list[int]()
 
     def work(number: int) -> None:
         together.wait()
         if number == failing:
             raise KeyError(number)
-        while True:  # as a request does that is repeated, or a read of many values
-            check_waited_for()
+        with suppress(Abandoned):
+            while True:  # as a request does that is repeated, or a read of many values
+                check_waited_for()
+        time.sleep(0.02 * number)
+        ended.append(number)
+        raise Abandoned
 
     with pytest.raises(KeyError):
         for_each_on("threads", 4, iter(range(4)), work, lambda number, _: done.append(number))
     assert not done
+    assert len(ended) == 3
     with pytest.raises(KeyError):
         in_parallel(work, range(4))
 

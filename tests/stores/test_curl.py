@@ -33,9 +33,10 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
         ),
         (b"http/1.1 200  Not bad \r\n" + CHUNKED + b"\r\n", "Not bad", {}),
         (
-            b"HTTP/1.1 200\nHTTP/2-hint: x\nA : 1 \nB:2\na:3\n" + CHUNKED + b"\r\n",
+            b"HTTP/1.1 200\nHTTP/2-hint: x\nA : 1 \nB:2\nb:2\na:3\nname b: 4\n" + CHUNKED + b"\r\n",
             *("", {"http/2-hint": "x", "a": "1, 3", "b": "2"}),
         ),
+        (b"HTTP/1.1 200 OK\r\n" + b"a" * 50_000 + b" b: c\r\n" + CHUNKED + b"\r\n", "OK", {}),
     ],
 )
 def test_headers_are_those_of_the_last_response(

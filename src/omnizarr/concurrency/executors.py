@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 from omnizarr import config
-from omnizarr.concurrency.pool import INTERRUPT_WAIT, settle, share_items
+from omnizarr.concurrency.pool import INTERRUPT_WAIT, Abandoned, settle, share_items
 from omnizarr.errors import StoreError, WrongType
 
 A = TypeVar("A")
@@ -113,7 +113,7 @@ def _on_executor(
     except BaseException as e:
         if not isinstance(executor, _DaskExecutor):  # Dask forgets futures that nobody has
             begun = [future for future in running if not future.cancel()]
-            wait(begun, None if isinstance(e, Exception) else INTERRUPT_WAIT)
+            wait(begun, None if isinstance(e, (Exception, Abandoned)) else INTERRUPT_WAIT)
         raise
 
 

@@ -209,7 +209,7 @@ def run_on_threads(
             ending.wait()
     except BaseException as e:
         stop()
-        patient = waits or isinstance(e, Exception)
+        patient = waits or isinstance(e, (Exception, Abandoned))
         end = math.inf if patient else time.monotonic() + INTERRUPT_WAIT
         for ending in endings:
             ending.wait(max(0.0, end - time.monotonic()))
@@ -435,7 +435,7 @@ def _reset() -> None:
     global _used, _counted
     _used, _counted = _Used(), _CountedThread()
     _job_slots.clear()
-    _request.pool = None
+    _request.pool, _request.ends = None, ()
 
 
 fork.on_fork(in_child=_reset)

@@ -52,9 +52,9 @@ _TRUSTED = ssl.get_default_verify_paths()  # by Python, too
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)\s*", re.IGNORECASE)
 # The first lines of a response, and its headers. Those of redirects come before, trailers after it.
 _HEAD = re.compile(
-    r"(?:\A|(?<=\n)\r?\n)HTTP/\S+ +(\d{3}) *([^\r\n]*)\r?\n((?:[^\r\n]+\r?\n)*)", re.IGNORECASE
+    r"(?:\A|(?<=\n)\r?\n)HTTP/\S+ +(\d{3})([^\n]*)\n((?:(?!\r?\n)[^\n]+\n)*)", re.IGNORECASE
 )
-_FIELD = re.compile(r"([^:\s]+)[ \t]*:[ \t]*([^\r\n]*)")
+_FIELD = re.compile(r"^([^:\s]+)[ \t]*:[ \t]*([^\n]*)", re.MULTILINE)
 _READS, _WRITES = 1, 4  # of `select.epoll`
 Headers: TypeAlias = Mapping[str, str]
 
@@ -92,6 +92,9 @@ class _Selector(selectors.DefaultSelector):
 
     def poll(self, timeout: float) -> list[tuple[int, int]]:
         """Return the numbers of sockets, and what can be done with them."""
+        if not self.get_map():  # which Windows refuses
+            time.sleep(timeout)
+            return []
         return [(key.fd, events & 1 | events << 1 & 4) for key, events in self.select(timeout)]
 
 
@@ -236,8 +239,9 @@ class _Transfer:
         fields, headers = _FIELD.findall(lines), dict[str, str]()
         for name, value in fields:
             name, value = name.lower(), value.rstrip()
-            headers[name] = f"{headers[name]}, {value}" if name in headers else value
-        return Response(int(status), said.rstrip(), headers, data, seconds)
+            first = headers.setdefault(name, value)
+            headers[name] = value if first == value else f"{first}, {value}"
+        return Response(int(status), said.strip(), headers, data, seconds)
 
 
 _idle: list[Connections] = []  # those used last at the end

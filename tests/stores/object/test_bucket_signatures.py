@@ -21,7 +21,7 @@ from omnizarr.stores.object import bucket as buckets
 from omnizarr.stores.object.bucket import Bucket
 from tests.servers.fixtures import Cloud
 from tests.servers.processes import s3_options
-from tests.servers.web import FAULTS, Answer, Proxy, running
+from tests.servers.web import FAULTS, Answer, Proxy, Web, running
 
 NAMES = st.text(
     st.characters(codec="utf-8", exclude_characters="/", exclude_categories=["C", "Z"]),
@@ -91,7 +91,7 @@ def test_many_values_are_asked_for_directly_and_again_by_obstore_where_that_fail
 
 
 def test_only_variables_that_change_requests_leave_them_to_obstore(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, web: Web
 ) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
@@ -103,6 +103,14 @@ def test_only_variables_that_change_requests_leave_them_to_obstore(
     assert parts(found.urls(["key"]))[0][-1] == expected[0][-1]
     monkeypatch.setenv("AWS_ENDPOINT", "https://example.org")
     assert str(found.urls(["key"])).startswith("['https://example.org/bucket/key?")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    assert found.urls(["key"]) is None
+    web.values |= {"bucket/a": b"x", "bucket/b": b"x"}
+    options = {"endpoint": web.url, "anonymous": True, "region": "x"}
+    named = resolve("s3://bucket", storage_options=options)
+    assert named.get_many([("a", None), ("b", None)]) == [b"x", b"x"] == [named.get("a")] * 2
+    assert Bucket("s3", "bucket", {**found.config, "default_region": "x"}).urls(["key"]) is None
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3")
     monkeypatch.setenv("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "true")
     assert found.urls(["key"]) is None
 
@@ -115,11 +123,13 @@ class Refusing(Proxy):
         return Answer(403) if refused else super().answer(method, path, headers, body)
 
 
+@pytest.mark.parametrize("absent", [(), (403,)])
 def test_where_signed_urls_are_refused_obstore_asks_for_all_values_at_once(
-    s3: Cloud, moto_port: int
+    s3: Cloud, moto_port: int, absent: tuple[int, ...]
 ) -> None:
     with running(Refusing("127.0.0.1", moto_port)) as server:
-        store = resolve(f"{s3.url}/data", storage_options=s3_options(server.url))
+        options = s3_options(server.url, absent_status=absent)
+        store = resolve(f"{s3.url}/data", storage_options=options)
         wanted = [(f"k{i}", None) for i in range(20)]
         for key, _ in wanted:
             store.set(key, b"x")
@@ -130,7 +140,7 @@ def test_where_signed_urls_are_refused_obstore_asks_for_all_values_at_once(
         assert time.monotonic() - began < 10 * server.latency
         refused = len(server.log) - 20
         assert store.get_many(wanted) == [b"x"] * 20
-        assert len(server.log) == 40 + refused
+        assert len(server.log) == 40 + refused * (1 + bool(absent))
 
 
 def test_nothing_is_asked_for_twice_after_the_end_of_a_value(s3: Cloud) -> None:

@@ -269,7 +269,16 @@ def test_stores_of_one_path_share_unfinished_archives(tmp_path: Path) -> None:
     other.erase("l")
     other.set("j", b"")
     assert [*reader.list_prefix("")] == ["j", "k"]
+
+    class Entries(dict[str, Any]):
+        def __delitem__(self, key: str) -> None:
+            assert [*reader.list_prefix("")] == ["j", "k"]  # as another thread might
+            super().__delitem__(key)
+
+    archive = other._write()
+    archive.live = archive.live._replace(entries=Entries(archive.live.entries))
     other.erase("j")
+    assert [*reader.list_prefix("")] == ["k"]
     other.set("l", b"2")
     assert (reader.get("k"), reader.get("l"), writer.get("l")) == (b"1", b"2", b"2")
     writer.close()

@@ -193,7 +193,8 @@ Access = Literal["credentials", "anonymous", "instance"]
 # Options of S3 with which a URL says all.
 _DIRECT = {"endpoint", "region", "access_key_id", "secret_access_key", "session_token"}
 _DIRECT |= {"unsigned_payload"}  # which reading has none of
-_DIRECT |= {"default_region", "endpoint_url"}  # of the environment
+_VARIABLES = {f"AWS_{name.upper()}" for name in _DIRECT} | {"AWS_DEFAULT_REGION"}
+_VARIABLES |= {*_ENDPOINT_VARIABLES["s3"]}
 _TIMES = {"timeout", "connect_timeout", "allow_http"}  # of a client that sends what others would
 _SIGNED_FOR = 3600  # seconds
 
@@ -222,7 +223,7 @@ def _is_option(name: str) -> bool:
     """Return True if obstore has this option of S3, which it also reads from the environment."""
     library = obstore_library.library()
     try:
-        library.store.S3Store(config={name: ""})
+        library.store.S3Store(config={f"aws_{name}": ""})
     except library.exceptions.UnknownConfigurationKeyError:
         return False
     except Exception:  # the bucket has no name
@@ -346,8 +347,10 @@ class Bucket:
         """Return URLs of values in S3, signed where that is needed; None if that is not certain."""
         options, of = self.client_options.keys() - _TIMES, self.config.get
         proxies = getproxies().keys() - {"no"}
-        stated = {n[4:].lower() for n in os.environ if n.upper().startswith("AWS_")} - _DIRECT
+        stated = {n[4:].lower() for n in os.environ.keys() - _VARIABLES if n.startswith("AWS_")}
+        servers = {*filter(None, map(os.environ.get, _ENDPOINT_VARIABLES["s3"]))}
         unknown = self.config.keys() - _DIRECT or options or any(map(_is_option, stated))
+        unknown = unknown or (len(servers) > 1 and not of("endpoint"))  # the last one counts
         if self.kind != "s3" or unknown or proxies or self.access == "instance":
             return None
         region = (
@@ -384,6 +387,8 @@ class Bucket:
         if self.kind == "s3" and not self.endpoint.startswith("http:"):
             # TLS protects values on their way; a digest for each would take a part of its time.
             config.setdefault("unsigned_payload", os.environ.get("AWS_UNSIGNED_PAYLOAD", True))
+        if self.kind == "s3" and config.get("endpoint") and _is_option("endpoint_url_s3"):
+            config["aws_endpoint_url_s3"] = config["endpoint"]  # before the variable of this name
         client = dict(self.client_options)
         if self.access == "instance":  # a machine without such a role waits no longer than this
             client["connect_timeout"] = timedelta(seconds=2)

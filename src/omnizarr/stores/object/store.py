@@ -87,6 +87,7 @@ _NO_REQUEST = "builder error"  # its message for a URL that it may not request
 _MAX_KEY = 1024  # bytes of a name, in all three clouds
 _NO_KEY = "no-such-key.omnizarr"
 _PART = 2**23  # bytes that are uploaded in one request, of a value that comes in parts
+_DENIED = frozenset({401, 403})
 _LARGE = 2**17  # bytes, which obstore copies outside the interpreter's lock
 _BATCH = 1000  # keys listed or erased in one go
 _MARK = "omnizarrwrite"  # metadata by which a writer knows its own value; Azure takes no hyphens
@@ -162,7 +163,7 @@ class ObjectStore(base.ListedStore):
         self.retry = retry or Retry()
         self.absent_status = frozenset(absent_status)
         self.speed = Speed()
-        self._takes_urls = True  # signed ones, until the server refuses one
+        self._takes_urls: bool | None = None  # with signatures, once the server has shown it
         _ = self.bucket.client  # wrong options raise at once
 
     @classmethod
@@ -203,19 +204,21 @@ class ObjectStore(base.ListedStore):
 
         def take(number: int, response: curl.Response) -> None:
             found = self._direct_value(response, wanted[number][1])
+            is_denied = response.status in _DENIED
             if found is not None:
+                self._takes_urls = self._takes_urls if is_denied else True
                 self.speed.note(response.seconds, len(response.data))
                 del left[number]
                 use(number, found)
-            elif response.status in (401, 403):
-                self._takes_urls = False  # it may take the headers of obstore
+            elif is_denied and response.status not in self.absent_status:
+                self._takes_urls = bool(self._takes_urls)  # it may take the headers of obstore
                 raise Denied
 
         left, urls = dict.fromkeys(range(len(wanted))), None
         lengths = (None if part is None else part.length for _, part in wanted)
         if (
             len(wanted) > 1
-            and self._takes_urls
+            and self._takes_urls is not False
             and all(n is None or 0 < n < _LARGE for n in lengths)
         ):
             urls = self.bucket.urls([self._path(key) for key, _ in wanted])
@@ -229,6 +232,8 @@ class ObjectStore(base.ListedStore):
     def _direct_value(self, response: curl.Response, part: Range | None) -> VersionedValue | None:
         """Return the value in a response to libcurl; None to ask again by obstore."""
         status, headers, data = response.status, response.headers, response.data
+        if status in _DENIED and self._takes_urls is None and self.bucket.access != "anonymous":
+            return None  # perhaps for the URL alone
         if status in self.absent_status or (status == 404 and b"<Code>NoSuchKey<" in data):
             return None, None
         if part == Range() and status == 200:

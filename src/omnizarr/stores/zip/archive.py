@@ -307,9 +307,9 @@ class Archive:
             gone = [key for key in keys if key in self.live.entries]
             if gone:
                 self._append(ERASED, json.dumps(gone).encode())
-                self.changes += len(gone)
             for key in gone:
                 del self.live.entries[key]
+            self.changes += len(gone)  # last: readers list their keys again when this has changed
 
     def _append(self, name: str, value: bytes | memoryview) -> ZipEntry:
         """Write an entry behind the others, where it is found if this process is killed."""
