@@ -48,10 +48,6 @@ class Cache(Generic[K, V]):
         self._values[key] = value
         return value
 
-    def clear(self) -> None:
-        """Forget all values."""
-        self._values.clear()
-
     def __len__(self) -> int:
         return len(self._values)
 
@@ -74,7 +70,7 @@ def cached(size: int) -> Callable[[F], F]:
 def clear_all() -> None:
     """Empty all caches."""
     for cache in _caches:
-        cache.clear()
+        cache._values.clear()
 
 
 on_fork(in_child=clear_all)

@@ -84,11 +84,6 @@ class _Inside:
             time.sleep(POLL)
         return True
 
-    def forget_others(self) -> None:
-        """Forget all threads but this one, in a forked child, which does not have them."""
-        mine = threading.get_ident()
-        self._counts = {mine: self._counts[mine]} if mine in self._counts else {}
-
 
 class LibraryGate:
     """Lets many threads use a library at once, and a fork happen while none does.
@@ -185,8 +180,9 @@ class Usage:
 def _in_child() -> None:
     for one in [*_locks]:
         one._at_fork_reinit()
+    mine = threading.get_ident()  # the only thread that is in the child, too
     for inside in [*_all_inside]:
-        inside.forget_others()
+        inside._counts = {mine: inside._counts[mine]} if mine in inside._counts else {}
 
 
 on_fork(in_child=_in_child)

@@ -213,9 +213,8 @@ def run_on_threads(
         end = math.inf if patient else time.monotonic() + INTERRUPT_WAIT
         for ending in endings:
             ending.wait(max(0.0, end - time.monotonic()))
-        if isinstance(e, Abandoned) and errors:
-            raise errors[0] from None  # the reason why it was abandoned
-        raise
+        if not (isinstance(e, Abandoned) and errors):  # of a helper, which came first
+            raise
     finally:
         return_threads(share)
     if errors:
@@ -369,9 +368,9 @@ class _Batch(Generic[A, R]):
         self._left = Ending()
 
     def run(self, at_once: int | None) -> list[R]:
-        most = self._settings.requests
         try:
-            self._workers = min(len(self._items), most, at_once or most)
+            count = len(self._items)
+            self._workers = min(count, self._settings.requests, at_once or count)
             for _ in range(self._workers):
                 _requests.submit(self._work)
             self._left.wait()

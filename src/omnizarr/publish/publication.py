@@ -260,18 +260,6 @@ def begin_beside(store: Store, path: str, mark: Mark, shared: bool) -> tuple[Pub
     return Publication(store, key, mark), "new"
 
 
-def settle_staged(store: Store, resume: bool = True) -> None:
-    """Finish or undo replacements; without `resume`, only of processes known to have ended."""
-    for left in all_stages(store):
-        if left.writer.is_alive and not resume:
-            continue
-        if left.pending:
-            with lock_replacement(store):
-                left.settle(overwrite=resume)
-        if left.finished:
-            left.discard()
-
-
 # What writers have staged, and are replacing
 
 

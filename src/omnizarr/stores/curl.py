@@ -30,7 +30,7 @@ from omnizarr.stores.base import Range, redact_url
 
 
 def _load_pycurl() -> Any:
-    """Import pycurl with its own libcurl, also where another one is global, as that of netCDF4."""
+    """Import pycurl with its own libcurl, even if netCDF4, say, has made another one global."""
     if not hasattr(os, "RTLD_DEEPBIND") or not hasattr(ctypes.CDLL(None), "curl_easy_init"):
         return importlib.import_module("pycurl")
     flags = sys.getdlopenflags()
@@ -81,7 +81,7 @@ class Response(NamedTuple):
 
 
 class _Selector(selectors.DefaultSelector):
-    """What is used of `select.epoll`, for systems without it."""
+    """Waits for sockets as `select.epoll` does, on systems without it."""
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         with suppress(KeyError):
@@ -91,9 +91,8 @@ class _Selector(selectors.DefaultSelector):
     modify = register
 
     def poll(self, timeout: float) -> list[tuple[int, int]]:
-        """Return the numbers of sockets, and what can be done with them."""
-        if not self.get_map():  # which Windows refuses
-            time.sleep(timeout)
+        """Return the sockets that are ready, and for what."""
+        if not self.get_map():  # for none Windows does not wait
             return []
         return [(key.fd, events & 1 | events << 1 & 4) for key, events in self.select(timeout)]
 

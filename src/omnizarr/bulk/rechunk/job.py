@@ -181,7 +181,14 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
             store, path = extension.resolve_store_path(self.source, self.node or None, "r+", here)
             if resume or any(not each.writer.is_alive for each in publication.all_stages(store)):
                 with publication.locked_destination(store, path, "resume", None):
-                    publication.settle_staged(store, resume)
+                    for left in publication.all_stages(store):
+                        if left.writer.is_alive and not resume:
+                            continue
+                        if left.pending:
+                            with publication.lock_replacement(store):
+                                left.settle(overwrite=resume)
+                        if left.finished:
+                            left.discard()
                     with suppress(NodeNotFound):
                         # It was killed before it changed them.
                         if extension.consolidated_is_stale(store):

@@ -193,8 +193,7 @@ Access = Literal["credentials", "anonymous", "instance"]
 # Options of S3 with which a URL says all.
 _DIRECT = {"endpoint", "region", "access_key_id", "secret_access_key", "session_token"}
 _DIRECT |= {"unsigned_payload"}  # which reading has none of
-_VARIABLES = {f"AWS_{name.upper()}" for name in _DIRECT} | {"AWS_DEFAULT_REGION"}
-_VARIABLES |= {*_ENDPOINT_VARIABLES["s3"]}
+_VARIABLES = {"AWS_DEFAULT_REGION", *(f"AWS_{name.upper()}" for name in _DIRECT)}
 _TIMES = {"timeout", "connect_timeout", "allow_http"}  # of a client that sends what others would
 _SIGNED_FOR = 3600  # seconds
 
@@ -224,10 +223,8 @@ def _is_option(name: str) -> bool:
     library = obstore_library.library()
     try:
         library.store.S3Store(config={f"aws_{name}": ""})
-    except library.exceptions.UnknownConfigurationKeyError:
-        return False
-    except Exception:  # the bucket has no name
-        return True
+    except Exception as e:  # of known ones, since the bucket has no name
+        return not isinstance(e, library.exceptions.UnknownConfigurationKeyError)
     return True
 
 
@@ -347,15 +344,14 @@ class Bucket:
         """Return URLs of values in S3, signed where that is needed; None if that is not certain."""
         options, of = self.client_options.keys() - _TIMES, self.config.get
         proxies = getproxies().keys() - {"no"}
-        stated = {n[4:].lower() for n in os.environ.keys() - _VARIABLES if n.startswith("AWS_")}
-        servers = {*filter(None, map(os.environ.get, _ENDPOINT_VARIABLES["s3"]))}
+        known, variable = _VARIABLES.union(_ENDPOINT_VARIABLES["s3"]), os.environ.get
+        stated = {n[4:].lower() for n in os.environ.keys() - known if n.startswith("AWS_")}
+        servers = {*filter(None, map(variable, _ENDPOINT_VARIABLES["s3"]))}
         unknown = self.config.keys() - _DIRECT or options or any(map(_is_option, stated))
         unknown = unknown or (len(servers) > 1 and not of("endpoint"))  # the last one counts
         if self.kind != "s3" or unknown or proxies or self.access == "instance":
             return None
-        region = (
-            of("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        )
+        region = of("region") or variable("AWS_REGION") or variable("AWS_DEFAULT_REGION")
         region = str(region or "us-east-1")
         server = self.endpoint or f"https://s3.{region}.amazonaws.com"
         if server.startswith("http:") and not self.client_options.get("allow_http"):
@@ -364,7 +360,7 @@ class Bucket:
         if self.access == "anonymous":
             return [f"{server}{quote(folder + path)}" for path in paths]
         names = ("access_key_id", "secret_access_key", "session_token")
-        key, secret, token = (of(n) or os.environ.get(f"AWS_{n.upper()}") for n in names)
+        key, secret, token = (of(n) or variable(f"AWS_{n.upper()}") for n in names)
         if not key or not secret:
             return None
         parts = urlsplit(server)

@@ -216,11 +216,8 @@ class ObjectStore(base.ListedStore):
 
         left, urls = dict.fromkeys(range(len(wanted))), None
         lengths = (None if part is None else part.length for _, part in wanted)
-        if (
-            len(wanted) > 1
-            and self._takes_urls is not False
-            and all(n is None or 0 < n < _LARGE for n in lengths)
-        ):
+        is_direct = len(wanted) > 1 and self._takes_urls is not False
+        if is_direct and all(n is None or 0 < n < _LARGE for n in lengths):
             urls = self.bucket.urls([self._path(key) for key, _ in wanted])
         if urls is not None:
             texts = (None if part is None else curl.range_text(part) for _, part in wanted)
