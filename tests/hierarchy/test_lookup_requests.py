@@ -24,7 +24,7 @@ from tests.servers.web import Web, running
 
 @pytest.fixture(autouse=True)
 def forget() -> None:
-    lookup._likely.clear()
+    lookup._likely._values.clear()
 
 
 def hierarchy(zarr_format: int) -> dict[str, bytes]:
@@ -120,7 +120,7 @@ def test_the_formats_of_neighbours_do_not_change_what_is_found(web: Web) -> None
         oz.create_array(some, shape=version, dtype="i4", zarr_format=version)
         web.values |= {f"{path}/{key}": value for key, value in some.items()}
     for before in (None, "old", "new"):
-        lookup._likely.clear()
+        lookup._likely._values.clear()
         if before is not None:
             oz.open(f"{web.url}/{before}")
         for path, shape in ("both", (3,)), ("old", (2,)), ("new", (3,)):
