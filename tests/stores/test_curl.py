@@ -15,6 +15,7 @@ from unittest import mock
 import pytest
 
 from omnizarr.concurrency.pool import Abandoned, abandoned_when
+from omnizarr.concurrency.retry import Retry
 from omnizarr.stores import Range, curl, resolve
 from omnizarr.stores.http import HTTPStore
 from tests.servers.web import Web, running
@@ -65,6 +66,12 @@ def test_a_request_has_no_headers_of_an_earlier_one(web: Web) -> None:
     with running(Web({"a": b"abc"})) as other:
         assert curl.fetch(None, curl.Request(f"{other.url}/a"), 5).data == b"abc"
         assert not other.log[0][2].keys() & {"authorization", "range"}
+
+
+def test_the_generation_of_an_encoded_value_takes_no_body(web: Web) -> None:
+    web.values["a"] = b"abc"
+    web.extra_headers["Content-Encoding"] = "deflate"
+    assert HTTPStore(web.url, retry=Retry(1)).generation("a") is not None
 
 
 def test_a_body_for_which_there_is_no_memory_is_not_in_the_next_one(web: Web) -> None:
