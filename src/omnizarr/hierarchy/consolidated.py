@@ -49,7 +49,7 @@ class ConsolidatedMetadata:
     ) -> None:
         """`fetched` are values by key that were just fetched, of all keys if `requested`."""
         self.requested = requested
-        self.trusted: bool = False  # arrays are not compared with their own metadata
+        self.trusted: bool = False
         self._fetched = epoch[0], fetched or {}
         self._store, self._path, self._format = store, path, format
         self._key = consolidated.key(format, path, name)
@@ -62,6 +62,10 @@ class ConsolidatedMetadata:
     def __getstate__(self) -> dict[str, Any]:
         # Another process counts other changes.
         return {**self.__dict__, "_read_at": -1, "_fetched": (-1, {})}
+
+    def trust(self) -> None:
+        """Do not compare arrays with their own metadata where each takes a slow request."""
+        self.trusted = not stores.traits(self._store).low_latency
 
     def load(self) -> bool:
         """Read them if a node may have changed since; return True if there are any."""

@@ -35,7 +35,7 @@ from omnizarr.stores.object import obstore
 from omnizarr.stores.operations import NeverWritten, check_key
 
 _PLAIN = re.compile(r"[A-Za-z0-9._/-]+")  # in which nothing is quoted
-_IN_URLS = "/%:;=@!$&'()*+,?~[]"  # of what users and servers state
+_IN_URLS = "/%:;=@!$&'()*+,?~[]"  # not quoted in the URLs of users, and of redirects
 _STABLE = 3  # seconds after which a date is trusted
 _ABSENT = frozenset({404, 410})
 _OPTIONS = ("headers", "absent_status")

@@ -106,10 +106,12 @@ class RedisStore(base.ListedStore):
         self, verb: str, what: str, request: Callable[[redis.Redis], Any], sent_bytes: int = 0
     ) -> Any:
         """Return the answer to a request, repeated where none comes; translate errors."""
-        about = self, f"{verb} {what}", lambda: request(self._redis()), sent_bytes
+        about = f"{verb} {what}"
         try:
             with translated_errors(verb, what, self, _ERRORS), self._usage:
-                return _RETRY.call(lambda: tracing.answer(*about), _NO_ANSWER, store=self)
+                ask = partial(request, self._redis())
+                answer = partial(tracing.answer, self, about, ask, sent_bytes)
+                return _RETRY.call(answer, _NO_ANSWER, store=self)
         except StoreError as e:
             if verb not in ("write", "erase") or not isinstance(e.__cause__, _NO_ANSWER):
                 raise

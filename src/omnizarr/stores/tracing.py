@@ -223,8 +223,9 @@ def answer(store: object, what: str, request: Callable[[], T], sent_bytes: int =
     began, size = time.perf_counter(), 0
     try:
         found = request()
-        parts = found if isinstance(found, (list, tuple)) else (found,)
-        size = sum(map(_buffer_size, parts))
+        if config.get().trace is not None:
+            parts = found if isinstance(found, (list, tuple)) else (found,)
+            size = sum(map(_buffer_size, parts))
         return found
     finally:
         seconds = time.perf_counter() - began
@@ -234,10 +235,10 @@ def answer(store: object, what: str, request: Callable[[], T], sent_bytes: int =
         config.count(store, requests=1, request_seconds=seconds, **sizes)
 
 
-def _buffer_size(value: object) -> int:
+def _buffer_size(value: Any) -> int:
     """Return the bytes of a buffer, and 0 of anything else."""
     try:
-        return memoryview(value).nbytes  # type: ignore[arg-type]  # which raises
+        return memoryview(value).nbytes
     except TypeError:
         return 0
 

@@ -182,7 +182,7 @@ class Rechunk(RechunkOptions, Job[RechunkReport]):
             if resume or any(not each.writer.is_alive for each in publication.all_stages(store)):
                 with publication.locked_destination(store, path, "resume", None):
                     for left in publication.all_stages(store):
-                        if left.writer.is_alive and not resume:
+                        if left.writer.is_alive and not resume:  # only those known to have ended
                             continue
                         if left.pending:
                             with publication.lock_replacement(store):

@@ -30,7 +30,7 @@ from omnizarr.bulk.tiles import Box, chunk_axes
 from omnizarr.conventions.cf.packing import MISSING, as_numbers, decode_fill
 from omnizarr.conventions.cf.variable import fill_is_missing, is_scalar
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, OmnizarrError, WrongNode
-from omnizarr.extension import boxes, formats, location_of, specify, stores
+from omnizarr.extension import boxes, formats, location_of, specify
 
 try:
     import xarray as xr
@@ -238,9 +238,9 @@ def open_stored(
     if root is None or (isinstance(root, Array) and group):
         plain: Array | Group = open_node(where, "r", path=group, use_consolidated=False, **options)
         return plain
-    location = location_of(root)
-    if location.consolidated is not None:  # a request for each array may be slow
-        location.consolidated.trusted = not stores.traits(location.store).low_latency
+    known = location_of(root).consolidated
+    if known is not None:
+        known.trust()
     found: Array | Group = root[group.strip("/")] if group and group.strip("/") else root
     return found
 

@@ -193,7 +193,8 @@ Access = Literal["credentials", "anonymous", "instance"]
 # Options of S3 with which a URL says all.
 _DIRECT = {"endpoint", "region", "access_key_id", "secret_access_key", "session_token"}
 _DIRECT |= {"unsigned_payload"}  # which reading has none of
-_VARIABLES = {"AWS_DEFAULT_REGION", *(f"AWS_{name.upper()}" for name in _DIRECT)}
+_VARIABLES = {f"AWS_{name.upper()}" for name in (*_DIRECT, "default_region")}  # that such a URL has
+_VARIABLES |= {*_ENDPOINT_VARIABLES["s3"]}
 _TIMES = {"timeout", "connect_timeout", "allow_http"}  # of a client that sends what others would
 _SIGNED_FOR = 3600  # seconds
 
@@ -342,15 +343,15 @@ class Bucket:
 
     def urls(self, paths: Sequence[str]) -> list[str] | None:
         """Return URLs of values in S3, signed where that is needed; None if that is not certain."""
-        options, of = self.client_options.keys() - _TIMES, self.config.get
-        proxies = getproxies().keys() - {"no"}
-        known, variable = _VARIABLES.union(_ENDPOINT_VARIABLES["s3"]), os.environ.get
-        stated = {n[4:].lower() for n in os.environ.keys() - known if n.startswith("AWS_")}
-        servers = {*filter(None, map(variable, _ENDPOINT_VARIABLES["s3"]))}
-        unknown = self.config.keys() - _DIRECT or options or any(map(_is_option, stated))
-        unknown = unknown or (len(servers) > 1 and not of("endpoint"))  # the last one counts
-        if self.kind != "s3" or unknown or proxies or self.access == "instance":
+        unknown = self.config.keys() - _DIRECT or self.client_options.keys() - _TIMES
+        unknown = unknown or getproxies().keys() - {"no"}
+        if self.kind != "s3" or unknown or self.access == "instance":
             return None
+        of, variable = self.config.get, os.environ.get
+        options = {n[4:].lower() for n in os.environ.keys() - _VARIABLES if n.startswith("AWS_")}
+        servers = {*filter(None, map(variable, _ENDPOINT_VARIABLES["s3"]))}
+        if any(map(_is_option, options)) or (len(servers) > 1 and not of("endpoint")):
+            return None  # of several such variables, obstore takes the last in the environment
         region = of("region") or variable("AWS_REGION") or variable("AWS_DEFAULT_REGION")
         region = str(region or "us-east-1")
         server = self.endpoint or f"https://s3.{region}.amazonaws.com"
@@ -384,7 +385,7 @@ class Bucket:
             # TLS protects values on their way; a digest for each would take a part of its time.
             config.setdefault("unsigned_payload", os.environ.get("AWS_UNSIGNED_PAYLOAD", True))
         if self.kind == "s3" and config.get("endpoint") and _is_option("endpoint_url_s3"):
-            config["aws_endpoint_url_s3"] = config["endpoint"]  # before the variable of this name
+            config["aws_endpoint_url_s3"] = config["endpoint"]  # or the variable would win
         client = dict(self.client_options)
         if self.access == "instance":  # a machine without such a role waits no longer than this
             client["connect_timeout"] = timedelta(seconds=2)
