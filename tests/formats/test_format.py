@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import omnizarr as oz
+from omnizarr.formats import numpy_types
+from omnizarr.model import Named
 
 ATTRIBUTE = "_ARRAY_DIMENSIONS"
 IN_ATTRIBUTES = (1, 2, "3-draft")
@@ -78,3 +80,7 @@ def test_n5_is_refused_by_its_name_and_nothing_is_written_over_it(tmp_path: Path
             oz.open(store)
         with pytest.raises(oz.NodeExists, match="attributes"):
             oz.create_array(store, shape=3, overwrite=True)
+
+
+def test_a_type_without_a_name_has_no_byte_order() -> None:
+    assert numpy_types.byte_orders(Named("", {"length_bytes": 2})) == set()

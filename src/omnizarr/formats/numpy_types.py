@@ -217,7 +217,7 @@ def byte_orders(named: Named) -> set[str]:
         size = itemsize(Named(number, named.configuration))
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
         return set()
-    if size in (None, 1) or named.name in ("raw_bytes", "null_terminated_bytes"):
+    if not named.name or size in (None, 1) or named.name in ("raw_bytes", "null_terminated_bytes"):
         return set()
     if named.name[0] == "r" and named.name[1:].isdigit():
         return set()
